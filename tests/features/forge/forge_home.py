@@ -7,6 +7,7 @@ import subprocess
 from coilclaw.features.forge.export import export_files
 from coilclaw.features.forge.heads import anchor_heads
 from coilclaw.features.forge.job_file import commit_message, ledger_head, runtime_files
+from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.forge import MAIN
 from coilclaw.sandbox.bot_repository import BOT, BotRepository, Written
@@ -67,10 +68,19 @@ class Bot:
         message = commit_message(f"Do number {number}", job_id, evidence, "a" * 64, ledger_head(db))
         head = self.repository.commit(base, (*written, *own), message, BOT, self.now())
         tree = self.repository.merge(base, head).tree
-        text = f"Merge #{number}: it\n\nPull-Request: {number}\nJob: {job_id}\nPolicy-Hash: {'a' * 64}"
-        text += f"\nLedger-Head: {ledger_head(db)}"
-        self.repository.move(MAIN, self.repository.commit_tree(tree, [base, head], text, BOT, self.now()), base)
+        action = f"act_01kx3v9t2c8m4q7r{number:02}"
+        text = f"Merge #{number}: it\n\nPull-Request: {number}\nJob: {job_id}\nAction: {action}\nApproved-By: terminal"
+        text += f"\nPolicy-Hash: {'a' * 64}\nLedger-Head: {ledger_head(db)}"
+        merge = self.repository.commit_tree(tree, [base, head], text, BOT, self.now())
+        self.repository.move(MAIN, merge, base)
+        self.note("tool_requested", action, tool="pr_merge")
+        self.note("tool_approved", action, by="terminal")
+        self.note("pr_merged", f"pr_{number}", number=number, head=head, commit=merge, action=action)
+        self.note("tool_completed", action, code="APPROVED")
         return job_id
+
+    def note(self, kind, entity, **payload):
+        self.app.db.write_now(lambda tx: add_event(tx, self.clock, kind, entity, payload))
 
     def export(self):
         self.clock.advance(days=1)
@@ -91,5 +101,6 @@ def make_bot(folder):
     bot.clock.advance(days=3)
     bot.job(3, Written("intel/2026-03/x.md", "ünïcode 🦀\n".encode()))
     bot.export()
+    asyncio.run(add_heads(bot.home, 1))
     anchor_heads(bot.app)
     return bot

@@ -60,6 +60,7 @@ def file_facts(**more):
         "files": {"reports/week.md": "b" * 64, "old.md": None},
         "models": ("mock/mock-1",),
         "skills": (),
+        "stands": "proposed",
         "allowed_by": "",
     }
     return JobFileFacts(**{**known, **more})

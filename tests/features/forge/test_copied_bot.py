@@ -3,6 +3,7 @@ its own records."""
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -76,6 +77,16 @@ def test_a_copy_is_a_new_bot_with_the_files_and_history_of_the_other(clone, tmp_
 
 
 @pytest.mark.slow
+def test_a_clone_may_be_named_from_where_one_stands(clone, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said, error = init_from(tmp_path / "new", "clone")
+    assert error is None, (said, error)
+    assert verify_clone(Path("clone")).valid
+    monkeypatch.chdir(clone)
+    assert verify_clone(Path()).valid
+
+
+@pytest.mark.slow
 async def test_the_new_bot_is_verified_from_its_copy_on(clone, tmp_path):
     assert init_from(tmp_path / "new", clone)[1] is None
     home = Sample(tmp_path / "new", receipts__head_every=1, forge__enabled=True)
@@ -89,14 +100,16 @@ async def test_the_new_bot_is_verified_from_its_copy_on(clone, tmp_path):
     # Nobody hides a past of their own behind such a commit.
     main = git(home.workspace, "rev-parse", "main").strip()
     tree = git(home.workspace, "rev-parse", "main^{tree}").strip()
-    late = {**os.environ, "GIT_COMMITTER_DATE": "4000000000 +0000"}
-    hiding = subprocess.run(
-        ["git", "commit-tree", "-p", main, "-m", f"x\n\nCopied-From: {main}", tree],
-        cwd=home.workspace, env=late, check=True, capture_output=True, text=True,
-    ).stdout.strip()  # fmt: skip
-    git(home.workspace, "update-ref", MAIN, hiding)
-    assert [each.kind for each in verify_clone(home.workspace).findings] == ["rewritten"]
-    assert any("but heads are older" in line for line in Audit(str(home.workspace)).run())
+    for when in ("4000000000 +0000", "@1 +0000"):  # a clock proves nothing: the heads name what main was
+        hiding = subprocess.run(
+            ["git", "-c", "user.name=O", "-c", "user.email=o@example.org", "commit-tree", "-p", main,
+             "-m", f"x\n\nCopied-From: {main}", tree],
+            cwd=home.workspace, env={**os.environ, "GIT_COMMITTER_DATE": when}, check=True, capture_output=True,
+            text=True,
+        ).stdout.strip()  # fmt: skip
+        git(home.workspace, "update-ref", MAIN, hiding)
+        assert [each.kind for each in verify_clone(home.workspace).findings] == ["rewritten"], when
+        assert any("but heads are older" in line for line in Audit(str(home.workspace)).run())
     home.close()
 
 

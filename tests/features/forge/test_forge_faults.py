@@ -7,9 +7,10 @@ from contextlib import contextmanager
 import pytest
 
 from coilclaw.app import EXTENSIONS
+from coilclaw.features.forge.pulls import Pulls
 from coilclaw.features.forge.store import pull_of_job
 from coilclaw.packets.card import Answer
-from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.errors import CoilclawError, Conflict
 from coilclaw.runtime import Runtime
 from coilclaw.store.actions import load_action
 from tests.conftest import TestClock
@@ -98,3 +99,20 @@ async def test_a_disk_that_is_full_at_a_boundary_loses_nothing(office, point):
     assert merges(here) == [job.job_id]
     assert git(here.app.workspace, "status", "--porcelain") == ""
     assert git(here.app.workspace, "for-each-ref", "refs/coilclaw") == ""
+
+
+async def test_a_pull_request_whose_commit_is_gone_says_so_and_can_be_closed(office):
+    here = office(forge__enabled=True)
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write intel")
+    await here.drain()
+    pull = pull_of_job(here.app.db.reader, job.job_id)
+    for name in (f"refs/heads/{pull.branch}", f"refs/pull/{pull.number}/head"):
+        git(here.app.workspace, "update-ref", "-d", name)
+    git(here.app.workspace, "gc", "--quiet", "--prune=now")
+    pulls = Pulls(here.app, here.background.conveyor)
+    with pytest.raises(Conflict, match=pull.head_sha):
+        await pulls.ask(pull.number)
+    await pulls.close(pull.number, "it is broken")
+    await here.drain()
+    assert here.job(job).state == "CANCELLED"

@@ -100,7 +100,7 @@ def test_the_frontmatter_has_every_key_in_order_and_is_yaml_and_json(sample, job
     as_json = {name: json.loads(value) for name, value in lines.items()}
     assert yaml.safe_load(front) == as_json
     about = msgspec.convert(as_json, JobFile)
-    assert (about.job_id, about.state, about.channel, about.pr) == (JOB, "EXECUTING", "cli", 7)
+    assert (about.job_id, about.state, about.channel, about.pr) == (JOB, "PR_OPENED", "cli", 7)
     assert about.ledger_head == ledger_head(sample.app.db.reader)
     assert [line.removeprefix("## ") for line in body.splitlines() if line.startswith("## ")] == SECTIONS
 
@@ -173,7 +173,7 @@ def test_hostile_words_stay_words_in_a_job_file(sample, job, words):
     about = yaml.safe_load(front)
     assert list(about) == KEYS
     assert about == {name: json.loads(value) for name, value in (line.split(": ", 1) for line in front.split("\n"))}
-    assert (about["job_id"], about["state"], about["run_instance_id"]) == (JOB, "EXECUTING", None)
+    assert (about["job_id"], about["state"], about["run_instance_id"]) == (JOB, "PR_OPENED", None)
     assert is_harmless(body, [f"Job {JOB}", *SECTIONS])
     assert not any(mark in text for mark in "\u202e\u200b\u2066\ufeff\x00\x1b\r\u2028")
 

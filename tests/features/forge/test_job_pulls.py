@@ -81,6 +81,40 @@ async def test_a_pull_request_is_labelled_by_what_it_is(forge_office):
     assert pull_of(here, job).labels == ("coilclaw", "risk:R2", "intent:GENERAL", "mode:strict")
 
 
+async def test_a_goal_that_is_one_word_of_capitals_is_the_intent_and_no_input_is(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("SELF_REVIEW_INTEL", inputs={"intent": "FORGED"})
+    await here.drain()
+    assert "intent:SELF_REVIEW_INTEL" in pull_of(here, job).labels
+
+
+async def test_a_job_whose_only_files_cannot_be_committed_has_failed_and_says_why(forge_office):
+    here = forge_office()
+    here.home.script(calls(("file_write", {"path": "notes/a:b.md", "content": "x\n"})), {"text": "I wrote it."})
+    job = await here.create("write a note")
+    await here.drain()
+    assert here.job(job).state == "FAILED"
+    assert "notes/a:b.md" in here.job(job).reason
+
+
+async def test_what_killed_processes_left_of_trees_goes_with_their_jobs(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    folder = here.app.config.trees_dir
+    for name in (f".new-{job.job_id}", f".new-{job.job_id}.git", ".old-job_gone", ".new-job_gone.git"):
+        (folder / name).mkdir()
+    LocalForge(here.app).tidy()
+    left = sorted(each.name for each in folder.iterdir())
+    assert left == [f".new-{job.job_id}", f".new-{job.job_id}.git", job.job_id], "it may be at work"
+    await here.home.approve(pull_of(here, job).action_id)
+    await here.drain()
+    LocalForge(here.app).tidy()
+    assert list(folder.iterdir()) == []
+
+
 @pytest.mark.parametrize("part", ["head", "diff"])
 async def test_only_the_very_change_that_was_approved_is_merged(forge_office, part):
     here = forge_office()

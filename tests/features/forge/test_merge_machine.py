@@ -6,20 +6,31 @@ Jobs are made without a model: what they write, and what a hostile model calls, 
 import asyncio
 import shutil
 import tempfile
+from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from coilclaw.features.forge.job_work import JobWork
 from coilclaw.features.forge.merge_mode import ending_yolo
+from coilclaw.features.forge.merge_records import home_records
 from coilclaw.features.forge.paths import path_risk
 from coilclaw.features.forge.pulls import Pulls
 from coilclaw.features.forge.store import load_pull, pull_of_job, pulls_before
+from coilclaw.features.forge.verify import verify_clone
 from coilclaw.gate.estop import note_estop
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall
@@ -47,6 +58,8 @@ FILES = {
 """What a job may try to change; the last two are others on some file systems."""
 OWNERS = ("SYSTEM.md", "system.md", ".github/workflows/x.yml", "policies/default.json")
 """What the owner alone merges, in every mode."""
+CLEAN = ("intel/a.md", "notes/a.md", "policies/more.json")
+"""What a mode may merge: notes, other files, and the highest risk that is not the owner's alone."""
 ATTACKS = ("pr_merge", "bot_yolo", "bot_tighten", "settings_change")
 HOSTILE = ("chat", "job", "schedule", "sop", "cli", "session")
 
@@ -54,11 +67,14 @@ HOSTILE = ("chat", "job", "schedule", "sop", "cli", "session")
 class Machine(RuleBasedStateMachine):
     """What stands on main is held against what the owner said."""
 
+    seen: ClassVar[Counter[str]] = Counter()
+    """What happened, so that a machine which merges nothing does not pass."""
+
     def __init__(self):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.loop = asyncio.Runner()
-        self.home = Sample(self.folder, forge__enabled=True)
+        self.home = Sample(self.folder, forge__enabled=True, budgets__prs_per_day=1000)
         self.app = self.home.app
         self.clock = self.app.clock = TestClock()
         self.app.warn = lambda text: None
@@ -74,6 +90,8 @@ class Machine(RuleBasedStateMachine):
         self.yolo_until = None
 
     def teardown(self):
+        found = verify_clone(self.app.workspace, home_records(self.app.db.reader)).findings
+        assert not [each for each in found if each.kind in ("unexplained", "rewritten", "disagrees")]
         self.loop.close()
         self.home.close()
         shutil.rmtree(self.folder)
@@ -88,6 +106,49 @@ class Machine(RuleBasedStateMachine):
         return [pull.number for pull in pulls_before(self.app.db.reader, ("OPEN",), None, 100)]
 
     # Jobs and hostile models
+
+    @initialize(path=st.sampled_from(CLEAN))
+    def a_change_that_the_owner_merges(self, path):
+        self.a_job_ends({path}, tainted=False)
+        self.answer_yes(self.newest())
+
+    @rule(path=st.sampled_from(CLEAN), mode=st.sampled_from(["strict", "whitelist", "yolo"]), tainted=st.booleans())
+    def a_job_ends_under_a_mode(self, path, mode, tainted):
+        self.set_mode("strict" if mode == "yolo" else mode)
+        if mode == "yolo":
+            self.the_owner_sets_yolo()
+        self.a_job_ends({path}, tainted=tainted)
+        if tainted and path not in ("intel/a.md",):
+            assert self.newest().state == "OPEN"
+            self.seen["kept from a tainted job"] += 1
+
+    @rule(path=st.sampled_from(OWNERS[:3:2]))
+    def a_job_tries_what_only_the_owner_merges(self, path):
+        self.the_owner_sets_yolo()
+        self.a_job_ends({path}, tainted=False)
+        assert self.newest().state == "OPEN"
+        self.seen["kept for the owner"] += 1
+
+    @precondition(lambda self: pulls_before(self.app.db.reader, ("MERGED",), None, 1))
+    @rule(data=st.data(), yes=st.booleans())
+    def a_merge_is_taken_back(self, data, yes):
+        merged = pulls_before(self.app.db.reader, ("MERGED",), None, 100)
+        self.take_back(data.draw(st.sampled_from(merged)), yes=yes)
+
+    def take_back(self, merged, *, yes):
+        pull = self.run(self.pulls.revert(merged.number))
+        if pull is not None and yes and pull.state == "OPEN":
+            self.answer_yes(pull)
+            self.seen["taken back"] += load_pull(self.app.db.reader, pull.number).state == "MERGED"
+
+    def newest(self):
+        return pulls_before(self.app.db.reader, ("OPEN", "MERGED", "CLOSED"), None, 1)[0]
+
+    def answer_yes(self, pull):
+        action = self.pulls.question(pull)
+        if action is not None and action.status == "PENDING":
+            self.owned.add(pull.head_sha)
+            self.run(self.home.approve(action.action_id))
 
     @rule(paths=st.sets(st.sampled_from(sorted(FILES)), min_size=1, max_size=2), tainted=st.booleans())
     def a_job_ends(self, paths, tainted):
@@ -135,11 +196,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.numbers())
     @rule(data=st.data())
     def the_owner_says_yes(self, data):
-        pull = load_pull(self.app.db.reader, data.draw(st.sampled_from(self.numbers())))
-        action = self.pulls.question(pull)
-        if action is not None and action.status == "PENDING":
-            self.owned.add(pull.head_sha)
-            self.run(self.home.approve(action.action_id))
+        self.answer_yes(load_pull(self.app.db.reader, data.draw(st.sampled_from(self.numbers()))))
 
     @precondition(lambda self: self.numbers())
     @rule(data=st.data())
@@ -203,9 +260,10 @@ class Machine(RuleBasedStateMachine):
             first, head = commit.parents
             paths = [each.path for each in repository.changes(first, commit.sha)]
             alone = [path for path in paths if path in OWNERS]
+            high = [path for path in paths if path_risk(path) == "R3"]
+            self.seen["by the owner" if head in self.owned else "by a mode, R3" if high else "by a mode"] += 1
             if head in self.owned:
                 continue
-            high = [path for path in paths if path_risk(path) == "R3"]
             assert not alone, f"{alone} reached main without the owner"
             assert not high or self.in_yolo(commit), f"{high} reached main without the owner or yolo"
             pull = next(
@@ -222,6 +280,32 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
+def test_every_way_to_main_is_one_that_the_machine_can_take():
+    Machine.seen.clear()
+    machine = Machine()
+    machine.a_change_that_the_owner_merges("notes/a.md")
+    machine.take_back(machine.newest(), yes=True)
+    machine.a_job_ends_under_a_mode("intel/a.md", "whitelist", tainted=False)
+    machine.a_job_ends_under_a_mode("policies/more.json", "yolo", tainted=False)
+    machine.a_job_ends_under_a_mode("notes/a.md", "yolo", tainted=True)
+    machine.a_job_tries_what_only_the_owner_merges("SYSTEM.md")
+    machine.no_high_risk_without_the_owner()
+    machine.teardown()
+    assert Machine.seen == {
+        "by the owner": 2,
+        "taken back": 1,
+        "by a mode": 1,
+        "by a mode, R3": 1,
+        "kept from a tainted job": 1,
+        "kept for the owner": 1,
+    }
+
+
+@pytest.mark.slow
 def test_no_order_of_answers_brings_the_highest_risk_to_main():
-    bounds = settings(max_examples=8, stateful_step_count=12, deadline=None, derandomize=True, phases=(Phase.generate,))
+    bounds = settings(
+        max_examples=24, stateful_step_count=16, deadline=None, derandomize=True, phases=(Phase.generate,)
+    )
+    Machine.seen.clear()
     run_state_machine_as_test(Machine, settings=bounds)
+    assert Machine.seen["by the owner"], "every example begins with a merge"

@@ -1,5 +1,6 @@
 """What the doctor says about the bot's repository."""
 
+import os
 from datetime import timedelta
 
 from coilclaw.features.forge.codeowners import codeowners
@@ -35,6 +36,15 @@ def test_yolo_leftover_trees_and_gaps_in_codeowners_are_told(sample):
     (home.workspace / ".github/CODEOWNERS").write_text(codeowners("@me"))
     LocalForge(home.app).bot.settle("by hand")
     assert probed(home)["CODEOWNERS"].state == "ok"
+
+
+def test_a_lock_that_lies_there_for_long_is_told(sample):
+    home = sample(forge__enabled=True)
+    lock = home.workspace / ".git" / "index.lock"
+    lock.touch()
+    assert "git locks" not in probed(home), "a git may be at work"
+    os.utime(lock, (1, 1))
+    assert str(lock) in probed(home)["git locks"].remedy
 
 
 def test_a_repository_that_cannot_be_worked_with_is_a_fault_with_its_remedy(sample):

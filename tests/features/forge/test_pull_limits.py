@@ -1,14 +1,18 @@
 """How many pull requests jobs may open: a job with those it started, and all of them in a day."""
 
 import asyncio
+from datetime import timedelta
 
 import msgspec
 import pytest
 
+from coilclaw.config.schema import Budgets
 from coilclaw.features.forge.forge import LocalForge, TooManyPulls
 from coilclaw.features.forge.store import add_pull, new_pull, opened_by, pull_of_job
 from coilclaw.features.jobs.job_requests import Request
+from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import PullRequest
+from coilclaw.packets.ids import utc_now
 from coilclaw.packets.job import Constraints, Starter
 from coilclaw.sandbox.bot_repository import Written
 from coilclaw.store.jobs import list_jobs, load_job
@@ -86,6 +90,61 @@ async def test_the_days_number_holds_for_jobs_and_never_for_the_owner(forge_offi
     assert LocalForge(here.app).open_plain("revert/9", [Written("notes/c.md", b"c\n")], "t", "b") is not None
 
 
+async def test_a_finished_job_without_room_waits_for_it_and_pays_for_no_further_step(office):
+    hours = [0.0]
+    here = office(lambda: utc_now() + timedelta(hours=hours[0]), forge__enabled=True, budgets=here_budgets(0))
+    here.home.script(writes("a"), {"text": "one"}, {"text": "two"}, {"text": "three"})
+    job = await here.create("write a")
+    for hours[0] in (0, 1.1, 2.2, 80):  # jobs.max_hours is 72
+        await here.drain()
+    assert [text for role, text in here.said(job) if role == "assistant" and text] == ["one"]
+    assert "within a day, which is the limit" in here.job(job).reason
+    here.app.config = msgspec.structs.replace(here.app.config, budgets=here_budgets(1))
+    hours[0] = 82
+    await here.drain()
+    assert here.job(job).state == "WAITING_APPROVAL"
+    assert pull_of_job(here.app.db.reader, job.job_id) is not None
+
+
+async def test_what_keeps_a_pull_request_from_being_opened_costs_no_further_step(forge_office):
+    here = forge_office(executor__backoff_seconds=0.001)
+    here.home.script(writes("a"), {"text": "one"}, {"text": "two"})
+    job = await here.create("write a")
+    broken = [True]
+
+    def breaks(what):
+        if what == "pr_branch" and broken:
+            broken.pop()
+            raise ToolError("git failed.")
+
+    here.app.reached = breaks
+    await here.drain()
+    assert here.job(job).state == "WAITING_APPROVAL", here.job(job).reason
+    assert [text for role, text in here.said(job) if role == "assistant" and text] == ["one"]
+
+
+async def test_a_number_that_a_session_takes_first_is_not_in_the_jobs_file(forge_office):
+    here = forge_office()
+    here.home.script(writes("a"), {"text": "one"})
+    made = msgspec.structs.replace(
+        new_pull(branch="b", base_sha="", head_sha="", title="t", body="", risk="R2", labels=()),
+        repository="/elsewhere",
+    )
+
+    def taken(what):
+        if what == "pr_branch" and not here.app.db.reader.execute("SELECT 1 FROM pull_requests").fetchone():
+            here.app.db.write_now(lambda tx: add_pull(tx, here.app.clock, made))
+
+    here.app.reached = taken
+    job = await here.create("write a")
+    await here.drain()
+    pull = pull_of_job(here.app.db.reader, job.job_id)
+    repository = LocalForge(here.app).repository
+    name = next(path for path in repository.entries(pull.head_sha) if path.endswith(f"{job.job_id}.md"))
+    assert pull.number == 2
+    assert "\npr: 2\n" in repository.read(pull.head_sha, name).decode()
+
+
 async def test_two_that_race_for_the_last_place_open_one(forge_office):
     here = forge_office(budgets=here_budgets(2))
     here.home.script(*(step for name in "abcd" for step in (writes(name), {"text": name})))
@@ -155,6 +214,4 @@ async def test_two_workers_that_open_one_without_a_job_agree_on_its_head(forge_o
 
 
 def here_budgets(most):
-    from coilclaw.config.schema import Budgets
-
     return Budgets(prs_per_day=most)

@@ -191,3 +191,13 @@ async def test_a_stop_ends_yolo_for_good(sample):
     app.db.write_now(lambda tx: note_estop(tx, app.clock, engaged=False))
     assert forge.mode() == "strict"
     assert yolo_now(app.db.reader, app.clock()) is None
+
+
+async def test_while_everything_is_stopped_the_mode_is_strict(sample):
+    home = sample(forge__enabled=True, forge__merge_mode="whitelist")
+    forge = LocalForge(home.app)
+    assert forge.mode() == "whitelist"
+    home.app.estop.engage("test", "2026-01-01T00:00:00Z")
+    assert forge.mode() == "strict"
+    home.app.estop.clear()
+    assert forge.mode() == "whitelist"

@@ -48,6 +48,16 @@ async def test_a_pull_request_is_listed_shown_and_its_difference_is_bounded(offi
             assert "\\u001b" not in answer.text
         files = {each["path"]: each for each in page.json()["items"]}
         assert "⟨U+202E⟩" in files["notes/a.md"]["patch"]
+        listed = (await site.http.get("/v1/pulls/1/files")).json()
+        light = ("path", "kind", "old_size", "new_size", "executable")
+        assert listed["items"] == [{name: each[name] for name in light} for each in files.values()]
+        few = (await site.http.get("/v1/pulls/1/files", params={"limit": 1})).json()
+        rest = await site.http.get("/v1/pulls/1/files", params={"cursor": few["next_cursor"]})
+        assert [*few["items"], *rest.json()["items"]] == listed["items"]
+        for each in files.values():
+            alone = await site.http.get("/v1/pulls/1/diff", params={"path": each["path"]})
+            assert alone.json() == {"items": [each], "next_cursor": None}
+        assert (await site.http.get("/v1/pulls/1/diff", params={"path": "nowhere.md"})).json()["items"] == []
         first = (await site.http.get("/v1/pulls/1/diff", params={"limit": 1})).json()
         rest = await site.http.get("/v1/pulls/1/diff", params={"limit": 100, "cursor": first["next_cursor"]})
         assert len(first["items"]) + len(rest.json()["items"]) == len(files)

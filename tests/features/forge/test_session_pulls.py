@@ -144,6 +144,14 @@ async def test_only_an_enabled_repository_merges_without_a_question(world, files
     assert waits == (not merged and not draft)
 
 
+async def test_session_whose_policy_asks_before_a_merge_is_not_merged_without_a_question(world):
+    world.configure(auto_merge=True)
+    await world.opened(policy={"requires_approval_for": ["merge"]})
+    await world.pulls.settle_plain()
+    assert world.pull().state == "OPEN"
+    assert world.pulls.question(world.pull()) is not None
+
+
 async def test_yolo_and_whitelist_are_for_jobs_alone(world):
     from datetime import timedelta
 
@@ -219,3 +227,37 @@ async def test_removed_session_leaves_its_pull_request_to_be_merged(world):
 
 def test_ready_is_a_command():
     assert "ready" in pr.commands
+
+
+async def test_closing_one_that_is_merged_says_so(world):
+    pull = await world.opened()
+    action = await world.asked(pull)
+    before = world.app.reached
+
+    def killed(point):
+        if point == "pr_merged":
+            raise KeyboardInterrupt
+
+    world.app.reached = killed
+    with pytest.raises(KeyboardInterrupt):
+        await world.pulls.forge_of(pull).try_merge(world.pull())
+    world.app.reached = before
+    assert world.pull().state == "OPEN", "whoever merged it was killed before its row said so"
+    with pytest.raises(UsageError, match="is MERGED"):
+        await world.pulls.close(pull.number, "")
+    assert (world.pull().state, world.pull().merged_sha, world.pull().reason) == ("MERGED", world.head(), "")
+    assert action.status == "PENDING"
+
+
+async def test_reason_why_one_could_not_be_asked_about_goes_with_the_question(world):
+    await world.opened()
+    from msgspec.structs import replace
+
+    repos = world.app.config.repos
+    world.app.config = replace(world.app.config, repos={})
+    await world.pulls.settle_plain()
+    world.app.config = replace(world.app.config, repos=repos)
+    await world.pulls.ready(world.pull().number)
+    assert world.pull().reason
+    assert (await world.approved(await world.asked(world.pull()))).success
+    assert (world.pull().state, world.pull().reason) == ("MERGED", "")

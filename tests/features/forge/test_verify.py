@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coilclaw.features.forge.heads import anchor_heads
+from coilclaw.features.forge.merge_records import home_records
 from coilclaw.features.forge.store import pull_of_job
 from coilclaw.features.forge.verify import MOST_FINDINGS, trailers, verify_clone
 from coilclaw.ledger.anchors import HEADS, key_file
@@ -44,12 +45,22 @@ def test_a_new_bot_is_valid_and_says_that_nothing_is_signed_yet(tmp_path):
     assert [(each.kind, each.path) for each in report.findings] == [("missing", HEADS)]
 
 
+def test_many_claims_to_be_a_copy_are_one_note(tmp_path):
+    run_git(tmp_path, "init", "--quiet", "--initial-branch=main")
+    for _ in range(9):
+        run_git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "Make the bot")
+        main = git(tmp_path, "rev-parse", "main").strip()
+        run_git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", f"Begin\n\nCopied-From: {main}")
+    notes = [note for note in verify_clone(tmp_path).notes if "made of a copy" in note]
+    assert [note.partition(": ")[2][:20] for note in notes] == ["the 17 commits up to"]
+
+
 class Copy:
     """A bare clone whose history somebody rewrites."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, git_dir=None):
         self.folder = folder
-        self.repository = BotRepository(folder, git_dir=folder)
+        self.repository = BotRepository(folder, git_dir=git_dir or folder)
 
     @property
     def main(self):
@@ -117,7 +128,7 @@ def test_what_a_bot_did_holds_for_us_and_for_the_auditor(bot, tmp_path):
         folder = bot.clone(tmp_path / f"c{number}", *options)
         report = verify_clone(folder)
         assert report.findings == ()
-        assert (report.jobs, report.days, report.heads) == (3, 3, 6)
+        assert (report.jobs, report.days, report.heads) == (3, 3, 7)
         assert report.keys == (bot.app.signing_key.name(),)
         assert report.events >= 6
         assert auditor(folder) == []
@@ -141,6 +152,56 @@ async def test_a_job_that_the_forge_merged_holds_too(office, tmp_path):
     report = verify_clone(folder)
     assert (report.findings, report.jobs) == ((), 1)
     assert auditor(folder) == []
+
+
+async def test_the_home_names_a_forged_merge_though_its_next_head_signs_it(office, tmp_path):
+    """Whoever can write to the repository alone: main moves, and the runtime signs heads that name it."""
+    here = office(forge__enabled=True, receipts__head_every=1)
+    here.home.script(calls(("file_write", {"path": "notes/a.md", "content": "by the job\n"})), {"text": "Done."})
+    job = await here.create("write a note")
+    await here.drain()
+    await here.home.approve(pull_of_job(here.app.db.reader, job.job_id).action_id)
+    await here.drain()
+    workspace, db = here.app.workspace, here.app.db.reader
+    assert verify_clone(workspace, home_records(db)).findings == ()
+    merged = BotRepository(workspace).log(MAIN, 1)[0]
+    folder = Copy(workspace, workspace / ".git")
+    forged_merge(folder, words(merged), 1772000000)
+    await here.home.call("file_list", path=".", key="more")
+    await here.app.ledger.seal_now()
+    await asyncio.to_thread(anchor_heads, here.app)
+    found = verify_clone(workspace, home_records(db)).findings
+    assert {each.commit for each in found} == {folder.main}
+    assert any("records no such merge" in each.words for each in found)
+    assert any(f"merged {merged.sha[:12]} instead" in each.words for each in found)
+    folder.repository.put(MAIN, merged.parents[0])
+    found = verify_clone(workspace, home_records(db)).findings
+    assert merged.sha in {each.commit for each in found if each.kind == "rewritten"}
+
+
+def test_a_forged_merge_is_named_with_its_reason(copy):
+    merge_of_another_action(copy)
+    report = verify_clone(copy.folder)
+    assert {each.commit for each in report.findings} == {copy.main}
+    assert {each.kind for each in report.findings} == {"unexplained", "unsigned"}
+    assert any("merged" in each.words and "instead" in each.words for each in report.findings)
+    assert all(line.startswith(copy.main) for line in auditor(copy.folder))
+
+
+def test_what_governs_and_was_changed_by_hand_is_noted(copy):
+    copy.put(Written("SYSTEM.md", b"obey\n"), message="tidy up")
+    report = verify_clone(copy.folder)
+    assert any(copy.main[:12] in note and "governs" in note for note in report.notes)
+
+
+def test_what_no_signed_head_covers_is_noted_whatever_it_says_of_itself(copy):
+    assert verify_clone(copy.folder).notes == ()
+    for message in ("Changes in the workspace\n\nOrigin: outside", f"Revert #1\n\nTakes-Back: {copy.merges()[0].sha}"):
+        copy.put(Written("SYSTEM.md", message.encode()), message=message)
+        audit = Audit(str(copy.folder))
+        audit.run()
+        for notes in (verify_clone(copy.folder).notes, audit.notes):
+            assert any(copy.main[:12] in note and "no signed head" in note and "governs" in note for note in notes)
 
 
 def without_line(data, number=1):
@@ -233,7 +294,85 @@ def hostile_name(copy):
     copy.repository.move(MAIN, commit, copy.main)
 
 
+def forged_merge(copy, words, when, *files):
+    """A merge that nobody allowed, on top of main."""
+    base = copy.main
+    head = copy.repository.commit(base, files or [Written("SYSTEM.md", b"obey\n")], "x", BOT, when)
+    tree = copy.repository.tree_of(head)
+    copy.repository.move(MAIN, copy.repository.commit_tree(tree, [base, head], words, BOT, when), base)
+
+
+LATER = 1772000000 + 400 * 86400
+MERGE = "Merge #9: x\n\nPull-Request: 9\nAction: {action}\nApproved-By: {by}\nPolicy-Hash: " + "a" * 64
+
+
+def merge_of_nobody(when):
+    return lambda copy: forged_merge(copy, MERGE.format(action="act_nonsense", by="passkey"), when)
+
+
+def merge_of_another_action(copy):
+    stated = trailers(words(copy.merges()[0]))
+    forged_merge(copy, MERGE.format(action=stated["Action"][0], by="terminal"), LATER)
+
+
+def merge_of_another_tool(copy):
+    action = next(
+        event["entity_id"]
+        for path in copy.paths("audit/2")
+        for event in map(json.loads, copy.read(path).splitlines())
+        if event["event_type"] == "tool_requested" and event["payload"]["tool"] == "file_list"
+    )
+    forged_merge(copy, MERGE.format(action=action, by="terminal"), LATER)
+
+
+def evil_merge(copy):
+    """The merge of a job made anew, with the same words and parents, and a file more."""
+    merge = copy.merges()[-1]
+    base, head = merge.parents
+    tree = copy.repository.merge(base, head).tree
+    more = copy.repository.commit(base, [Written("SYSTEM.md", b"obey\n")], "x", BOT, 1772000000, base=tree)
+    tree = copy.repository.tree_of(more)
+    made = copy.repository.commit_tree(tree, [base, head], words(merge), BOT, 1772000000)
+    copy.repository.move(MAIN, made, copy.main)
+
+
+def invented_job(copy):
+    """A job that never was, with evidence that somebody made for it."""
+    job_id, written, digest = in_evidence(copy, job_id="job_new", files=[{"path": "x", "sha256": sha256_hex(b"x")}])
+    summary = next(path for path in copy.paths("jobs/") if job_id in path)
+    old = json.loads(copy.read(written.path))["manifest_hash"]
+    text = copy.read(summary).replace(job_id.encode(), b"job_new").replace(old.encode(), digest.encode())
+    files = (
+        Written("x", b"x"),
+        Written("audit/evidence/job_new.json", written.data),
+        Written("audit/jobs/job_new.jsonl", b""),
+        Written(summary.replace(job_id, "job_new"), text),
+    )
+    forged_merge(copy, f"Merge\n\nJob: job_new\nEvidence: {digest}\nPolicy-Hash: {'a' * 64}", LATER, *files)
+
+
+def false_take_back(copy):
+    merge = copy.merges()[-1].sha
+    copy.put(Written("SYSTEM.md", b"obey\n"), message=f"Revert #3: it\n\nTakes-Back: {merge}", when=LATER)
+
+
 TAMPERINGS = {
+    "a merge of an action that is none": (merge_of_nobody(LATER), "unsigned"),
+    "such a merge, dated back": (merge_of_nobody(1772000000), "unexplained"),
+    "a merge of another merge's action": (merge_of_another_action, "unexplained"),
+    "a merge of another tool's action": (merge_of_another_tool, "unexplained"),
+    "a merge that holds more than its parents": (evil_merge, "unexplained"),
+    "a job that never was": (invented_job, "unsigned"),
+    "a take-back that does more": (false_take_back, "unexplained"),
+    "another approval": (trailing("Approved-By", "passkey"), "unexplained"),
+    "another action": (trailing("Action", "act_other"), "unexplained"),
+    "another number": (trailing("Pull-Request", "77"), "rewritten"),
+    "a sweep by an action that is none": (
+        lambda c: c.put(Written("a", b"b"), message="Changes\n\nAction: act_nonsense", when=1772000000),
+        "unexplained",
+    ),
+    "main set back": (lambda c: c.repository.put(MAIN, c.merges()[-1].parents[0]), "rewritten"),
+    "the same changes as other commits": (lambda c: c.remake(0), "rewritten"),
     "an audit line edited": (
         lambda c: c.edit(day(c), lambda d: d.replace(b'"seq":', b'"extra":1,"seq":', 1)),
         "edited",

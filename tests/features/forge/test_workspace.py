@@ -10,6 +10,7 @@ from coilclaw.features.forge.workspace import BotWorkspace
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import MAIN
 from coilclaw.sandbox.bot_repository import BOT, PROGRAM, Written
+from coilclaw.sandbox.fake_box import FakeBox, finished
 from tests.features.projects.world import git
 from tests.home import Sample
 
@@ -65,6 +66,45 @@ async def test_an_action_is_named_once(home, bot):
     body = bot.repository.log(bot.settle("daily"), 1)[0].body
     assert outcome.action.action_id not in body
     assert "Origin: outside" in body
+
+
+async def test_the_owners_words_in_a_file_of_the_agents_are_not_credited_to_it(home, bot):
+    file = home.app.workspace / "a.md"
+    write = {"tool": "file_write", "path": "a.md"}
+    edit = {"tool": "file_edit", "path": "a.md", "edits": [{"old": "agent", "new": "agent, again"}]}
+    both = {f"Action: {(await home.call(**write, content='by the agent', key='1')).action.action_id}"}
+    both.add(f"Action: {(await home.call(**edit, key='2')).action.action_id}")
+    assert {*bot.repository.log(bot.settle("daily"), 1)[0].body.splitlines()[2:]} == both, "each that had a part"
+
+    await home.call(**write, content="by the agent", key="3")
+    file.write_text("by the owner, after it")
+    assert "Origin: outside" in bot.repository.log(bot.settle("daily"), 1)[0].body
+    file.write_text("by the owner, before it: agent")
+    await home.call(**edit, key="4")
+    assert "Origin: outside" in bot.repository.log(bot.settle("daily"), 1)[0].body
+    await home.call(**write, content="by the agent", key="5")
+    file.write_text("by the owner, in between: agent")
+    await home.call(**edit, key="6")
+    assert "Origin: outside" in bot.repository.log(bot.settle("daily"), 1)[0].body
+
+
+async def test_what_the_owner_wrote_before_a_command_is_not_credited_to_it(home, bot):
+    file = home.app.workspace / "a.md"
+
+    def appends(spec):
+        file.write_text(file.read_text() + "by a command\n")
+        return finished()
+
+    home.box = FakeBox(appends)
+    file.write_text("by the owner\n")
+    bot.settle("daily")
+    await home.call("shell", command="make", key="1")
+    body = bot.repository.log(bot.settle("daily"), 1)[0].body
+    assert "Action: act_" in body
+    assert "Origin: outside" not in body
+    file.write_text("by the owner, again\n")
+    await home.call("shell", command="make", key="2")
+    assert "Origin: outside" in bot.repository.log(bot.settle("daily"), 1)[0].body
 
 
 def test_removed_files_modes_and_ignored_ones(home, bot):
@@ -134,6 +174,39 @@ def test_an_edit_meanwhile_is_kept_and_committed(home, bot):
     assert "deploy_kept_edits" in [
         row[0] for row in home.app.db.reader.execute("SELECT event_type FROM audit_log").fetchall()
     ]
+
+
+def test_a_lock_that_a_killed_git_left_in_the_home_stops_nothing(home, bot):
+    bot.settle("first")
+    (home.app.home.root / "forge" / "index.lock").touch()
+    merged(bot, Written("b.md", b"b"))
+    (home.app.workspace / "own.md").write_text("own")
+    assert bot.repository.read(bot.settle("again"), "own.md") == b"own"
+
+
+def test_a_locked_index_of_the_owner_keeps_no_merge_from_being_deployed(home, bot):
+    workspace = home.app.workspace
+    bot.settle("first")
+    lock = workspace / ".git" / "index.lock"
+    lock.touch()
+    new = merged(bot, Written("b.md", b"b"))
+    assert bot.settle("deploy") == new
+    assert deployed_commit(home.app.db.reader) == new
+    assert (workspace / "b.md").read_text() == "b"
+    lock.unlink()
+    bot.settle("again")
+    assert git(workspace, "status", "--porcelain") == "", "the index is brought up to date later"
+
+
+def test_what_the_owners_own_git_hides_is_not_committed(home, bot):
+    workspace = home.app.workspace
+    (workspace / ".git" / "info").mkdir(exist_ok=True)
+    (workspace / ".git" / "info" / "exclude").write_text("private.txt\n")
+    (workspace / "private.txt").write_text("mine alone\n")
+    (workspace / "notes.md").write_text("a note\n")
+    new = bot.settle("daily")
+    assert bot.repository.read(new, "notes.md") is not None
+    assert bot.repository.read(new, "private.txt") is None
 
 
 def test_a_merge_that_changes_the_mode_alone_is_deployed(home, bot):

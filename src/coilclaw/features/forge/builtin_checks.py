@@ -232,11 +232,11 @@ def secret_faults(merge: MergeResult, redact: Redact) -> Iterator[str]:
 
 
 def _brings_secret(data: bytes, change: FileChange, merge: MergeResult, redact: Redact) -> bool:
-    text = _text(data)
+    text = searchable(data)
     clean = redact(text)
     if clean == text:
         return False
-    before = _text(merge.old(change.path)) if change.old_blob else ""
+    before = searchable(merge.old(change.path)) if change.old_blob else ""
     if len(MARK.findall(clean)) > len(MARK.findall(redact(before))):
         return True
     known = frozenset(before.split("\n"))
@@ -244,7 +244,7 @@ def _brings_secret(data: bytes, change: FileChange, merge: MergeResult, redact: 
     return redact(added) != added
 
 
-def _text(data: bytes) -> str:
+def searchable(data: bytes) -> str:
     """Bytes as a text in which a secret can be found, also when each character takes two bytes."""
     text = data.decode("utf-8", "replace")
     return text.replace("\0", "") if "\0" in text else text
@@ -252,7 +252,7 @@ def _text(data: bytes) -> str:
 
 def _at_line(data: bytes, redact: Redact) -> str:
     """Where, if a line by itself shows it."""
-    lines = enumerate(_text(data).split("\n")[:10_000], start=1)
+    lines = enumerate(searchable(data).split("\n")[:10_000], start=1)
     found = next((number for number, line in lines if redact(line) != line), None)
     return "" if found is None else f" in line {found}"
 

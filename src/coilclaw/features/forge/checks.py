@@ -43,6 +43,7 @@ from coilclaw.packets.forge import Check, PullRequest
 from coilclaw.packets.text import one_line
 from coilclaw.runtime.boxed import run_until_stopped
 from coilclaw.sandbox.bot_repository import FILE, PROGRAM, BotRepository
+from coilclaw.sandbox.toolchains import lent
 from coilclaw.store.jobs import load_job
 from coilclaw.tools.approval import RUNTIME_TOOLS
 
@@ -109,7 +110,7 @@ async def _built_in(
         lambda: registry_faults(merge, app.redact),
         lambda: sop_faults(merge, callable_tools, app.redact),
         lambda: skill_faults(merge),
-        lambda: changed_workflow_faults(merge),
+        lambda: changed_workflow_faults(merge, app.config.forge.github.owner_id),
     )
     return [
         await asyncio.to_thread(_checked, name, find, app.redact) for name, find in zip(BUILT_IN, faults, strict=True)
@@ -235,13 +236,16 @@ def _tail(redact: Callable[[str], str], result: BoxResult) -> Iterator[str]:
 def _spec(app: "Runtime", folder: Path, wanted: "ForgeCheck") -> BoxSpec:
     policy = app.policy()
     hidden = (folder / name for name in hidden_paths(policy.rules))
+    forbidden = tuple(sorted(policy.forbidden_commands))
+    toolchains, path = lent(app.config.security.toolchains, forbidden)
     return BoxSpec(
         command=wanted.command,
         workspace=str(folder),
         cwd=str(folder),
         hidden=tuple(str(path) for path in hidden if path.exists() and not path.is_symlink()),
-        forbidden_binaries=tuple(sorted(policy.forbidden_commands)),
-        environment=(("LANG", "C.UTF-8"),),
+        forbidden_binaries=forbidden,
+        environment=(("PATH", path), ("LANG", "C.UTF-8")),
+        mounts=toolchains,
         limits=BoxLimits(
             wall_seconds=wanted.timeout_seconds,
             cpu_seconds=math.ceil(wanted.timeout_seconds) * (os.cpu_count() or 1),

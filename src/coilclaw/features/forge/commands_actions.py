@@ -33,10 +33,11 @@ def check_workflows(path: str | None, as_json: bool) -> int:
     """
     from coilclaw.features.forge.actions.workflow_check import folder_faults
 
+    owner_id = 0
     if path is None:
         with opened() as app:
-            path = str(app.workspace)
-    found = folder_faults(Path(path))
+            path, owner_id = str(app.workspace), app.config.forge.github.owner_id
+    found = folder_faults(Path(path), owner_id)
     wrong = sum(bool(faults) for faults in found.values())
     if as_json:
         print_json(found)

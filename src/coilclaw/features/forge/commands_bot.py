@@ -170,18 +170,22 @@ def mode(name: str | None, span: str) -> int:
 @click.argument("clone", required=False, type=click.Path(exists=True, file_okay=False))
 @json_option
 def verify(clone: str | None, as_json: bool) -> int:
-    """Check a CLONE with nothing else at hand, or the workspace: every change, who allowed it and on what evidence.
+    """Check a CLONE with nothing else at hand: every change, who allowed it and on what evidence.
+
+    Without a CLONE the workspace is checked, and every merge on its main against the ledger of this home.
 
     Exit code: 0 nothing is wrong, 1 something is.
     """
     from pathlib import Path
 
+    from coilclaw.features.forge.merge_records import home_records
     from coilclaw.features.forge.verify import verify_clone
 
     if clone is None:
         with opened() as app:
-            clone = str(app.workspace)
-    report = verify_clone(Path(clone))
+            report = verify_clone(app.workspace, home_records(app.db.reader))
+    else:
+        report = verify_clone(Path(clone))
     if as_json:
         print_json(report)
         return 0 if report.valid else 1
@@ -207,7 +211,9 @@ def _yolo(app: "Runtime", span: str) -> int:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("yolo needs the owner at an interactive terminal.", remedy="Run it there, or in the panel.")
     hours = int(found[1])
-    words = f"For {hours} hours every job's pull request whose checks pass would be merged without asking you."
+    words = (
+        f"For {counted(hours, 'hour')} every job's pull request whose checks pass would be merged without asking you."
+    )
     print_line(words, style="red", err=True)
     if click.prompt("Type yolo if you want that", default="", show_default=False, err=True).strip() != "yolo":
         tell("Nothing was changed.")

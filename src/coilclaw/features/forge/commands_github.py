@@ -20,7 +20,7 @@ Pull requests can stand on GitHub too, where you review and merge them from anyw
      git -C {workspace} push https://github.com/YOUR-NAME/bot.git main
 2. Make a GitHub App of your own (Settings, Developer settings): no webhook; permissions Contents, Pull requests and
    Checks: read and write; nothing else. Install it on that repository alone, and make a private key.
-3. Store the key, in one line:  base64 -w0 KEY.pem | coilclaw secret set BOT_KEY -
+3. Store the key, in one line:  base64 -w0 KEY.pem | coilclaw secret set BOT_KEY
 4. Set in {config}, in the sections that stand there:
      [forge]
      kind = "github"
@@ -74,6 +74,8 @@ def set_up_there(app: "Runtime", *, with_token: bool, actions: bool) -> int:
 
     must_be_on(app)
     mode = LocalForge(app).mode()
+    if fault := asyncio.run(_brought(app)):  # once main is protected, what was just written can no longer go there
+        print_line(f"! main: {fault}", style="yellow")
     if not with_token:
         tell(by_hand(app, mode).rstrip())
         return 0
@@ -87,24 +89,27 @@ def set_up_there(app: "Runtime", *, with_token: bool, actions: bool) -> int:
 @json_option
 def sync(as_json: bool) -> int:
     """Show pull requests on GitHub, and take in what you did with them there. Exit code 1 when something is wrong."""
-    from coilclaw.features.forge.github.mirror import GitHubMirror
     from coilclaw.features.forge.github.store import github_state
-    from coilclaw.packets.card import nobody
 
     with opened() as app:
         must_be_on(app)
-
-        async def run() -> bool:
-            return await GitHubMirror(app, app.conveyor(nobody)).sync()
-
-        fine = asyncio.run(run())
+        fault = asyncio.run(_brought(app))
         state = github_state(app.db.reader)
     if as_json:
         print_json(state)
     else:
-        words = state.fault or f"Everything is in order; main is {state.main[:12]}."
-        print_line(words, style="" if fine else "red")
-    return 0 if fine else 1
+        print_line(fault or f"Everything is in order; main is {state.main[:12]}.", style="red" if fault else "")
+    return int(bool(fault))
+
+
+async def _brought(app: "Runtime") -> str:
+    """Bring both sides together; what is not in order."""
+    from coilclaw.features.forge.github.mirror import GitHubMirror
+    from coilclaw.features.forge.github.store import github_state
+    from coilclaw.packets.card import nobody
+
+    await GitHubMirror(app, app.conveyor(nobody)).sync()
+    return github_state(app.db.reader).fault
 
 
 @click.command(short_help="Take in a commit on main that somebody pushed to GitHub.")
@@ -113,6 +118,7 @@ def accept(commit: str) -> int:
     """Take in COMMIT, which stands on main on GitHub and which neither you nor the gate merged there. You see the whole
     difference and are asked."""
     from coilclaw.features.forge.commands_bot import carry
+    from coilclaw.features.forge.github.accepting import ACCEPT
     from coilclaw.features.forge.github.store import github_state
     from coilclaw.packets.action import ToolCall
 
@@ -120,7 +126,7 @@ def accept(commit: str) -> int:
         must_be_on(app)
         if github_state(app.db.reader).held != commit:
             raise UsageError("no such commit is held.", remedy="See `coilclaw bot sync`.")
-        code = carry(app, ToolCall.of("main_accept", {"commit": commit}), "gateway")
+        code = carry(app, ToolCall.of(ACCEPT, {"commit": commit}), "gateway")
     if code == 0:
         tell("Run `coilclaw bot sync`, or wait a minute.")
     return code

@@ -11,7 +11,7 @@ from coilclaw.cli.open_home import opened
 from coilclaw.cli.output import counted, json_option, moment, print_json, print_line, print_rows, tell
 from coilclaw.cli.yolo_warning import warn_of_yolo
 from coilclaw.packets.card import nobody
-from coilclaw.packets.errors import UsageError
+from coilclaw.packets.errors import ToolError, UsageError
 
 if TYPE_CHECKING:
     from coilclaw.features.forge.pulls import Pulls
@@ -80,7 +80,12 @@ def show(number: int, as_json: bool) -> None:
         pull = pulls.forge.find(number)
         forge = pulls.forge_of(pull)
         view = pull_shown(app, pull, forge.mode(), app.redact)
-        files = [f"  {each.kind:8} {shown_path(app.redact(each.path))}" for each in forge.changes(pull)]
+        try:
+            files = [f"  {each.kind:8} {shown_path(app.redact(each.path))}" for each in forge.changes(pull)]
+            listed = f"{counted(len(files), 'file')}:"
+        except ToolError as error:  # its commits are gone; what is known of it is shown all the same
+            files, listed = [], f"files:    they cannot be read: {error.message}"
+        asked = pulls.question(pull)
         warn_of_yolo(app)
     if as_json:
         print_json(view)
@@ -94,10 +99,10 @@ def show(number: int, as_json: bool) -> None:
         f"branch:   {view.branch} ({view.head_sha[:12]})",
         f"opened:   {moment(view.opened_at)}",
         *([f"merged:   {view.merged_sha[:12]}"] if view.merged_sha else []),
-        *([f"deployed: {moment(view.deployed_at)}"] if view.deployed_at else []),
+        *([f"{'undone:   ' if view.reason else 'deployed: '}{moment(view.deployed_at)}"] if view.deployed_at else []),
         *(
-            [f"question: {view.action_id} (answer it: coilclaw pr merge|reject|changes {number})"]
-            if view.action_id
+            [f"question: {asked.action_id} (answer it: coilclaw pr merge|reject|changes {number})"]
+            if asked is not None and asked.status == "PENDING"
             else []
         ),
         *([f"wanted:   {view.wanted}"] if view.wanted else []),
@@ -107,7 +112,7 @@ def show(number: int, as_json: bool) -> None:
         print_line(line)
     for check in view.results:
         print_line(f"  {'passed' if check.passed else 'FAILED'}  {check.name}: {check.summary}")
-    print_line(f"{counted(len(files), 'file')}:")
+    print_line(listed)
     for line in files:
         print_line(line)
     print_line("")
@@ -225,7 +230,8 @@ def changes(number: int, words: str) -> int:
 def ready(number: int) -> int:
     """Make a draft ready, although its patrol did not pass on it: its checks run, and its merge is asked about."""
     with opened() as app:
-        return _say_asked(asyncio.run(_pulls(app).ask(number)))
+        pulls = _pulls(app)
+        return _say_asked(pulls, asyncio.run(pulls.ask(number)))
 
 
 @pr.command(short_help="Close a pull request without merging it.")
@@ -243,8 +249,8 @@ def close(number: int, reason: str) -> int:
 def reopen(number: int) -> int:
     """Open a closed pull request again and put its question, while its branch is there and its job is not over."""
     with opened() as app:
-        pull = asyncio.run(_pulls(app).reopen(number))
-        return _say_asked(pull)
+        pulls = _pulls(app)
+        return _say_asked(pulls, asyncio.run(pulls.reopen(number)))
 
 
 @pr.command(short_help="Open a pull request that takes a merged one back.")
@@ -252,9 +258,10 @@ def reopen(number: int) -> int:
 def revert(number: int) -> int:
     """Open a new pull request that takes a merged one back. What is on record about its job stays."""
     with opened() as app:
-        pull = asyncio.run(_pulls(app).revert(number))
+        pulls = _pulls(app)
+        pull = asyncio.run(pulls.revert(number))
         tell(f"#{pull.number} takes back #{number}.")
-        return _say_asked(pull)
+        return _say_asked(pulls, pull)
 
 
 async def _approve(app: "Runtime", number: int) -> int:
@@ -281,6 +288,8 @@ async def _put_to_owner(app: "Runtime", pulls: "Pulls", number: int) -> int:
 
 
 async def _merge(app: "Runtime", number: int) -> int:
+    from coilclaw.features.forge.deployment import kept_edits
+
     pulls = _pulls(app)
     pull = pulls.forge.find(number)
     if pull.state == "CLOSED":
@@ -300,6 +309,8 @@ async def _merge(app: "Runtime", number: int) -> int:
         return 1 if fault else 0
     where = f"into {pull.target} of {pull.repository} " if pull.session_id else ""
     tell(f"#{number} is merged {where}as {pull.merged_sha[:12]}{'' if where else ' and deployed'}.")
+    if kept := kept_edits(app, pull):
+        tell(app.redact(f"But {kept}. The next commit of the workspace takes these edits to main."), err=True)
     return 0
 
 
@@ -330,6 +341,7 @@ async def _go_on(app: "Runtime", pulls: "Pulls", number: int) -> None:
     """Let the job of an answered pull request take it to its end: here, unless a worker does; then wait for it."""
     from coilclaw.cli.background import see_out
     from coilclaw.features.approvals.commands.approvals import WORKER_SECONDS
+    from coilclaw.features.forge.heads import anchor_new
     from coilclaw.features.jobs.background import Background
 
     if app.estop.engaged():
@@ -338,6 +350,7 @@ async def _go_on(app: "Runtime", pulls: "Pulls", number: int) -> None:
     if not _worker_runs(app):
         if pull.job_id is None:
             await pulls.settle_plain()
+            await anchor_new(app)
         else:
             background = Background(app)
             with background.named() as name:
@@ -371,9 +384,12 @@ def _standing(state: str, dormant: bool, draft: bool) -> str:
     return "open, not asked" if state == "OPEN" and dormant else state.lower()
 
 
-def _say_asked(pull: "PullRequest") -> int:
+def _say_asked(pulls: "Pulls", pull: "PullRequest") -> int:
     if pull.state == "OPEN" and pull.action_id is None:
         return _say_failing(pull)
+    if pull.state == "OPEN" and pulls.question(pull) is None:
+        tell(f"Its merge was denied, not put to you; ask again with `coilclaw pr approve {pull.number}`.", err=True)
+        return 4
     if pull.state == "OPEN":
         tell(f"Approve it with `coilclaw pr approve {pull.number}`, or in the panel.")
     else:

@@ -1,11 +1,13 @@
 """Once a day: the workspace is swept, signed heads are anchored, and the ledger's export is a pull request."""
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from coilclaw.features.forge.export import export_files
 from coilclaw.features.forge.forge import EXPORT, LocalForge
 from coilclaw.features.forge.heads import anchor_heads
+from coilclaw.features.forge.job_record import JobRecords
 from coilclaw.features.forge.questions import MergeQuestions
 from coilclaw.packets.forge import PullRequest
 from coilclaw.packets.ids import stamp
@@ -29,7 +31,10 @@ async def export_day(app: "Runtime", conveyor: "Conveyor") -> int:
     if read_meta(app.db.reader, _DONE) == today:
         return 0
     forge = LocalForge(app)
-    pull = None if forge.bot.fault() else await asyncio.to_thread(_put, app, forge, today)
+    if forge.bot.fault():
+        return 0  # the doctor says what is wrong; it is done as soon as it can be
+    await app.ledger.seal_now()
+    pull = await asyncio.to_thread(_put, app, forge, today)
     if pull is not None:
         pull = await forge.check(pull)
         if all(check.passed for check in pull.checks):
@@ -41,5 +46,6 @@ async def export_day(app: "Runtime", conveyor: "Conveyor") -> int:
 def _put(app: "Runtime", forge: LocalForge, today: str) -> PullRequest | None:
     forge.bot.settle("daily")
     anchor_heads(app)
-    files = export_files(app, today, forge.final_files)
-    return forge.open_plain(EXPORT, files, TITLE.format(day=today), BODY, ("intent:LEDGER_EXPORT",)) if files else None
+    files = export_files(app, today, JobRecords(app, forge).final_files)
+    last = stamp(app.clock() - timedelta(days=1))[:10]  # today is not complete
+    return forge.open_plain(EXPORT, files, TITLE.format(day=last), BODY, ("intent:LEDGER_EXPORT",)) if files else None

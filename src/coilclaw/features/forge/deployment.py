@@ -9,6 +9,9 @@ from coilclaw.features.forge.job_file import ledger_head
 from coilclaw.features.forge.paths import is_runtime_file
 from coilclaw.features.schedules.registry import REGISTRY, REGISTRY_BYTES, RegistryBroken, read_registry
 from coilclaw.features.sops.sop_files import SopFiles
+from coilclaw.gate.labels import Looked
+from coilclaw.ledger.audit import Wanted, events_after
+from coilclaw.packets.canonical import as_object
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.forge import MAIN, PullRequest
 from coilclaw.packets.text import one_line
@@ -23,6 +26,9 @@ SKILL_BYTES = 256 << 10
 TAKES_BACK = "Takes-Back"
 """The trailer of the commit that undoes a merge; it names that merge."""
 SEARCHED = 1000
+NAMED_EDITS = 5
+AT_ONCE = 200
+"""Files that are read by one git and held in memory together."""
 
 
 async def put_in_place(app: "Runtime", forge: "LocalForge", pull: PullRequest) -> str:
@@ -40,6 +46,30 @@ async def put_in_place(app: "Runtime", forge: "LocalForge", pull: PullRequest) -
         fault = await asyncio.to_thread(_take_back, app, forge, pull, "; ".join(faults[:5])) if faults else ""
     await asyncio.to_thread(forge.deployed, pull, fault)
     return fault
+
+
+def kept_edits(app: "Runtime", pull: PullRequest) -> str:
+    """Which files kept the owner's edit when a merge was put in place, in words; empty if none did."""
+    events = events_after(app.db.reader, Wanted(entity_id=pull.merged_sha, event_type="deploy_kept_edits"), 0, 1)
+    if not events:
+        return ""
+    about = as_object(events[0].payload)
+    paths, count = about.get("paths"), about.get("count")
+    named = ", ".join(one_line(str(path)) for path in (paths if isinstance(paths, Sequence) else ())[:NAMED_EDITS])
+    files = "1 file keeps" if count == 1 else f"{count} files keep"
+    return f"{files} your own edit instead: {named}"
+
+
+def files_to_label(app: "Runtime", repository: BotRepository, pull: PullRequest) -> list[Looked]:
+    """The files that a pull request adds or changes, and their names, as labels know them."""
+    changes = [each for each in repository.changes(pull.base_sha, pull.head_sha) if each.new_blob]
+    labels = app.root.labels
+    found = [labels.names([each.path]) for each in changes]
+    for start in range(0, len(changes), AT_ONCE):
+        some = changes[start : start + AT_ONCE]
+        blobs = repository.blobs(each.new_blob for each in some)
+        found += [labels.expected(each.path, blobs[each.new_blob]) for each in some]
+    return found
 
 
 def load_faults(app: "Runtime", paths: Iterable[str]) -> Iterator[str]:

@@ -43,12 +43,18 @@ def forge_chores(runtime: "Runtime", conveyor: "Conveyor") -> "tuple[Chore, ...]
 
         return await export_day(runtime, conveyor)
 
+    async def heads() -> int:
+        from coilclaw.features.forge.heads import anchor_new
+
+        return await anchor_new(runtime)
+
     if not runtime.config.forge.enabled:
         return ()
     return (
         *_github_chores(runtime, conveyor),
         Chore(name="forge_tidy", every=30.0, run=tidy),
         Chore(name="forge_settle", every=1.0, run=settle),
+        Chore(name="forge_heads", every=60.0, run=heads),
         Chore(name="forge_daily", every=300.0, run=daily),
     )
 

@@ -1,15 +1,17 @@
 """The local forge: pull requests of the bot's own repository, opened, updated, checked, merged and closed."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from coilclaw.features.forge.checks import checks_hash, run_checks
+from coilclaw.features.forge.deployment import files_to_label
 from coilclaw.features.forge.job_file import (
-    JobFileFacts,
     change_proposal,
     commit_message,
     ledger_head,
@@ -17,9 +19,9 @@ from coilclaw.features.forge.job_file import (
     manifest_hash,
     pull_text,
     runtime_files,
-    skills_of_job,
 )
-from coilclaw.features.forge.paths import evidence_path, governed, highest, is_runtime_file
+from coilclaw.features.forge.job_record import JobRecords
+from coilclaw.features.forge.paths import governed, highest, is_runtime_file
 from coilclaw.features.forge.store import (
     add_pull,
     change_pull,
@@ -32,24 +34,23 @@ from coilclaw.features.forge.store import (
     pull_on,
     pulls_before,
 )
-from coilclaw.features.forge.trees import TreeChanges, Trees
+from coilclaw.features.forge.trees import TreeChanges, Trees, is_there
 from coilclaw.features.forge.workspace import BotWorkspace
+from coilclaw.gate.labels import Looked
 from coilclaw.ledger.audit import add_event
-from coilclaw.packets.canonical import Json, parse_object, sha256_hex
+from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.errors import CoilclawError, TryLater, UsageError
 from coilclaw.packets.forge import MAIN, Check, FileChange, MergeFacts, MergeMode, PullRequest
 from coilclaw.packets.ids import stamp
 from coilclaw.packets.job import ENDED
 from coilclaw.packets.labels import untrusted_only
-from coilclaw.sandbox.bot_repository import Merged, TreeEntry
+from coilclaw.packets.text import one_line
+from coilclaw.sandbox.bot_repository import Merged
 from coilclaw.sandbox.fast_import import BOT, ForgeRefused, Written
-from coilclaw.sandbox.git import blob_id
 from coilclaw.store.actions import load_action
-from coilclaw.store.job_history import last_answer
 from coilclaw.store.job_trees import JobTree, load_tree
 from coilclaw.store.jobs import JobRow, add_job_event, load_job
 from coilclaw.store.tx import Tx
-from coilclaw.store.usage import models_of_job
 from coilclaw.store.yolo import yolo_now
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 BRANCH = "job/{job_id}"
 _REF = "refs/pull/{number}/head"
+_INTENT = re.compile(r"[A-Z][A-Z0-9_]{1,63}")
+"""A goal that is one such word, as a schedule's is, is a label; other goals are sentences."""
 EXPORT = "ledger-export"
 """The branch of the daily export, whose files are all the runtime's own."""
 MERGE_TRIES = 5
@@ -67,7 +70,7 @@ Join: TypeAlias = Callable[[PullRequest, str, str], str]
 """Makes the commit that joins a pull request and main with this tree. Blocking."""
 Keep: TypeAlias = Callable[[Tx, PullRequest], PullRequest]
 """Adds the row of a pull request, or brings it up to date."""
-CONFLICT, CHECKS_FAILED = "MERGE_CONFLICT", "CHECKS_FAILED"
+CONFLICT, CHECKS_FAILED, CHANGED = "MERGE_CONFLICT", "CHECKS_FAILED", "CHANGED_MEANWHILE"
 
 
 class TooManyPulls(TryLater):
@@ -95,6 +98,9 @@ class LocalForge:
             return None
         changes = self.trees.changes(tree)
         if not changes.written:
+            if changes.left_out:
+                why = "; ".join(map(one_line, changes.left_out[:5]))
+                raise UsageError(f"nothing that the job made can be committed: {why}.", remedy="Create it again.")
             return None
         with self.bot.alone():  # a worker that lost the job may still be at it: branch and row must name one commit
             return self._put(job, tree, changes, pull_of_job(self._app.db.reader, job.job_id))
@@ -117,17 +123,15 @@ class LocalForge:
         app, branch = self._app, BRANCH.format(job_id=job.job_id)
         paths = tuple(change.path for change in changes.written)
         risk = highest(paths)
-        facts = JobFileFacts(
+        number = next_number(app.db.reader) if before is None else before.number
+        facts = JobRecords(app, self).facts(
+            job,
             branch=branch,
             base=tree.base_sha,
-            pr=None if before is None else before.number,
-            mode=self.mode(),
+            pr=number,
             risk=risk,
-            summary=app.redact(last_answer(app.db.reader, job)),
             files={each.path: None if each.data is None else sha256_hex(each.data) for each in changes.written},
-            models=models_of_job(app.db.reader, job.job_id),
-            skills=skills_of_job(app.db.reader, job),
-            allowed_by="",
+            stands="proposed",
         )
         own = runtime_files(app.db.reader, app.clock, job, facts)
         summary = facts.summary + left_out(changes.left_out)
@@ -147,7 +151,9 @@ class LocalForge:
             taint=taint,
         )
         app.reached("pr_committing")
-        return self._commit(made, (*changes.written, *own), message, before, lambda tx, it: self._keep(tx, job, it))
+        pull = self._commit(made, (*changes.written, *own), message, before, lambda tx, it: self._keep(tx, job, it))
+        # Its file names its number: one that a session took first is put right by a further commit.
+        return pull if pull.number == number else self._put(job, tree, changes, pull)
 
     def _commit(
         self, made: PullRequest, written: Sequence[Written], message: str, before: PullRequest | None, keep: Keep
@@ -203,7 +209,7 @@ class LocalForge:
         with self.bot.alone():  # of two workers, the later one changes what the earlier one opened
             base = base or self.bot.settle_alone(f"before {branch} was made")
             entries = self.repository.entries(base)
-            changed = [each for each in written if not _is_there(entries.get(each.path), each, base)]
+            changed = [each for each in written if not is_there(entries.get(each.path), each, base)]
             if not changed:
                 return None
             risk = highest(each.path for each in changed)
@@ -237,8 +243,8 @@ class LocalForge:
         return tuple(label for each in written for label in root.labels.labels_of(each.path))
 
     def _tags(self, job: JobRow, risk: str, taint: tuple[str, ...]) -> tuple[str, ...]:
-        named = job.spec.inputs.get("intent")
-        intent = named if isinstance(named, str) and named.isidentifier() else "GENERAL"
+        named = self._app.redact(job.spec.intent)
+        intent = named if _INTENT.fullmatch(named) else "GENERAL"
         untrusted = ("untrusted",) if taint else ()
         return ("coilclaw", f"risk:{risk}", f"intent:{intent}", *untrusted, f"mode:{self.mode()}")
 
@@ -260,10 +266,10 @@ class LocalForge:
         return self.repository.patch(pull.base_sha, pull.head_sha, paths, most)
 
     def mode(self) -> MergeMode:
-        """The merge mode in force: yolo only while its time lasts and nothing is stopped."""
-        if yolo_now(self._app.db.reader, self._app.clock()) is not None and not self._app.estop.engaged():
-            return "yolo"
-        return self._app.config.forge.merge_mode
+        """The merge mode in force: strict while everything is stopped, yolo only while its time lasts."""
+        if self._app.estop.engaged():
+            return "strict"
+        return "yolo" if yolo_now(self._app.db.reader, self._app.clock()) else self._app.config.forge.merge_mode
 
     def merge_outcome(self, pull: PullRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What merging it would touch, and what of that only the owner merges. Both follow from the commits alone."""
@@ -281,7 +287,7 @@ class LocalForge:
             allow=self._app.config.forge.merge_allow,
             paths=tuple(path for path in paths if not self._is_own(pull, path)),
             governs=governs,
-            risk=pull.risk,
+            risk=max(pull.risk, highest(paths)),  # the owner may have moved a file that it changes
             tainted=bool(pull.taint),
             checks_passed=bool(pull.checks) and all(check.passed for check in pull.checks),
             of_job=pull.session_id is None,
@@ -293,30 +299,6 @@ class LocalForge:
         if exported is not None:
             return exported(path)
         return pull.job_id is not None and is_runtime_file(path, pull.job_id)
-
-    def final_files(self, job_id: str) -> list[Written]:
-        """The record of a job that is over, for the export; the evidence that stands on main stays as it is."""
-        app = self._app
-        job, pull = load_job(app.db.reader, job_id), pull_of_job(app.db.reader, job_id)
-        if job is None or job.updated_at[:10] >= stamp(app.clock())[:10]:
-            return []  # of complete days, as the events are
-        merged = pull is not None and pull.state == "MERGED"
-        facts = JobFileFacts(
-            branch="" if pull is None else pull.branch,
-            base="" if pull is None else pull.base_sha,
-            pr=None if pull is None else pull.number,
-            mode=self.mode(),
-            risk="R0" if pull is None else pull.risk,
-            summary=app.redact(last_answer(app.db.reader, job)),
-            files={},
-            models=models_of_job(app.db.reader, job_id),
-            skills=skills_of_job(app.db.reader, job),
-            allowed_by=f"merged as {pull.merged_sha}" if pull is not None and merged else "",
-        )
-        known = self.repository.read(self.bot.main(), evidence_path(job_id))
-        return runtime_files(
-            app.db.reader, app.clock, job, facts, None if known is None else parse_object(known.strip())
-        )
 
     # Checking
 
@@ -371,15 +353,26 @@ class LocalForge:
                 return pull
             now = self.repository.patch_hash(pull.base_sha, pull.head_sha)
             if pull.state != "OPEN" or pull.head_sha != head or now != diff:
-                raise ForgeRefused(f"#{number} has changed since.", code="CHANGED_MEANWHILE", begun=False)
-            done = await self.try_merge(pull)
+                raise ForgeRefused(f"#{number} has changed since.", code=CHANGED, begun=False)
+            done = await self.try_merge(pull) if self._is_checked(pull, checks) else None
             if done is not None:
                 return done
-            pull = await self.check(pull)  # main has moved
+            paths, governs = await asyncio.to_thread(self.merge_outcome, pull)
+            pull = await self.check(pull)  # main has moved, the owner requires another check, or one failed since
             if not all(check.passed for check in pull.checks) or checks_hash(pull.checks) != checks:
                 wrong = ", ".join(check.name for check in pull.checks if not check.passed) or "they are other checks"
                 raise ForgeRefused(f"the checks of #{number} do not pass: {wrong}.", code=CHECKS_FAILED, begun=False)
+            now_paths, now_governs = await asyncio.to_thread(self.merge_outcome, pull)
+            if more := ({*now_paths} - {*paths}) | ({*now_governs} - {*governs}):  # files were moved on main
+                where = f"main has moved, and #{number} would change {one_line(min(more))} now."
+                raise ForgeRefused(where, code=CHANGED, begun=False)
         raise ForgeRefused("main keeps moving; try again later.", begun=False)
+
+    def _is_checked(self, pull: PullRequest, approved: str) -> bool:
+        """Whether the checks stand as they were approved, passed, and are all that the owner requires by now."""
+        passed = {each.name: each.passed for each in pull.checks}
+        required = () if pull.session_id else self._app.config.forge.checks
+        return all(passed.values()) and {*required} <= {*passed} and checks_hash(pull.checks) == approved
 
     async def try_merge(self, pull: PullRequest) -> PullRequest | None:
         """Merge it if the checks were run against main as it is; None when they must be run again."""
@@ -391,7 +384,7 @@ class LocalForge:
             moved = main != pull.checked_sha  # where the checks found it, nobody merged since
             done = self.repository.merged_as(pull.head_sha, main or self.bot.main()) if moved else ""
             if done:  # a process that was killed came this far
-                return self._app.db.write_now(lambda tx: self._merged(tx, pull, done))
+                return self.record_merge(pull, done)
             main = self.bot.settle_alone(f"before #{pull.number} was merged", main)
             merged = self.repository.merge(main, pull.head_sha)
             if merged.conflicts:
@@ -399,36 +392,46 @@ class LocalForge:
                 raise ForgeRefused(f"#{pull.number} conflicts with main in {names}.", code=CONFLICT, begun=False)
             if main != pull.checked_sha:
                 return None
+            self.must_be_wanted(pull)
             commit = self.join(pull, main, merged.tree)
             self._app.reached("pr_merging")
             self.repository.move(MAIN, commit, main)
             self._app.reached("pr_merged")
-            return self._app.db.write_now(lambda tx: self._merged(tx, pull, commit))
+            return self.record_merge(pull, commit)
+
+    def must_be_wanted(self, pull: PullRequest) -> None:
+        """Refuse to merge what was closed or changed since, or anything while everything is stopped.
+
+        A call that was given up leaves its thread behind: this is the last look before main moves.
+        """
+        if self._app.estop.engaged():
+            raise ForgeRefused(f"ESTOP is engaged, so #{pull.number} was not merged.", code="ESTOP", begun=False)
+        now = self.find(pull.number)
+        if now.state != "OPEN" or now.head_sha != pull.head_sha:
+            raise ForgeRefused(f"#{pull.number} has changed since.", code=CHANGED, begun=False)
 
     def _join(self, pull: PullRequest, main: str, tree: str) -> str:
         return self.repository.commit_tree(tree, [main, pull.head_sha], self._merge_message(pull), BOT, self._now())
 
-    def merged_elsewhere(self, pull: PullRequest, commit: str) -> None:
+    def record_merge(self, pull: PullRequest, commit: str) -> PullRequest:
         """Write down that a commit which is on main already merged it."""
-        self._app.db.write_now(lambda tx: self._merged(tx, pull, commit))
+        # Read before the transaction, which keeps everybody else from writing.
+        brought = files_to_label(self._app, self.repository, pull) if pull.taint else []
+        return self._app.db.write_now(lambda tx: self._merged(tx, pull, commit, brought))
 
-    def _merged(self, tx: Tx, pull: PullRequest, commit: str) -> PullRequest:
+    def _merged(self, tx: Tx, pull: PullRequest, commit: str, brought: Sequence[Looked]) -> PullRequest:
         """The pull request is merged; files of a tainted job keep its labels wherever they are put."""
-        done = {"state": "MERGED", "merged_sha": commit}
+        done = {"state": "MERGED", "merged_sha": commit, "head_sha": pull.head_sha}
         merged = change_pull(tx, self._app.clock, pull.number, lambda now: msgspec.structs.replace(now, **done))
-        if pull.taint:
-            labels = self._app.root.labels
-            for change in self.changes(pull):
-                if change.new_blob:
-                    data = self.repository.blobs([change.new_blob])[change.new_blob]
-                    labels.mark(tx, labels.expected(change.path, data), pull.taint)
-                    labels.mark(tx, labels.names([change.path]), pull.taint)
-        self.note(tx, "pr_merged", merged, commit=commit)
+        for each in brought:
+            self._app.root.labels.mark(tx, each, pull.taint)
+        about: dict[str, Json] = {"commit": commit, "action": pull.action_id, "session_id": pull.session_id}
+        self.note(tx, "pr_merged", merged, **about)
         return merged
 
     def _merge_message(self, pull: PullRequest) -> str:
         action = load_action(self._app.db.reader, pull.action_id) if pull.action_id else None
-        by = "merge mode" if action is None or action.approved_by is None else action.approved_by
+        by = (action.approved_by if action else None) or f"merge mode {self.mode()}"
         lines = [f"Merge #{pull.number}: {pull.title}", "", f"Pull-Request: {pull.number}"]
         lines += [f"Job: {pull.job_id}"] if pull.job_id else []
         lines += [f"Session: {pull.session_id}"] if pull.session_id else []
@@ -442,19 +445,16 @@ class LocalForge:
         """Record that what was merged is in place, or why it was taken back."""
 
         def write(tx: Tx) -> None:
-            now = stamp(self._app.clock())
+            at = stamp(self._app.clock())
             kept = change_pull(
-                tx,
-                self._app.clock,
-                pull.number,
-                lambda each: msgspec.structs.replace(each, deployed_at=now, reason=fault),
+                tx, self._app.clock, pull.number, lambda old: msgspec.structs.replace(old, deployed_at=at, reason=fault)
             )
             self.note(tx, "pr_deployed", kept, taken_back=bool(fault))
 
         self._app.db.write_now(write)
 
     def close(self, number: int, reason: str) -> PullRequest:
-        """Close an open pull request without merging it; its branch stays."""
+        """Close an open pull request without merging it; its branch stays. It waits for a merge that is under way."""
 
         def write(tx: Tx) -> PullRequest:
             def closed(now: PullRequest) -> PullRequest:
@@ -466,7 +466,12 @@ class LocalForge:
             self.note(tx, "pr_closed", pull)
             return pull
 
-        return self._app.db.write_now(write)
+        with self.bot.alone():
+            pull, main = self.find(number), self.bot.main()
+            done = self.repository.merged_as(pull.head_sha, main) if main and pull.state == "OPEN" else ""
+            if done:  # whoever merged it was killed before the row said so
+                self.record_merge(pull, done)
+            return self._app.db.write_now(write)
 
     def tidy(self) -> int:
         """Close what jobs that are over left open, and remove their trees; how many there were."""
@@ -474,7 +479,8 @@ class LocalForge:
         jobs = ((pull, load_job(self._app.db.reader, pull.job_id)) for pull in open_ones if pull.job_id)
         over = [(pull, job) for pull, job in jobs if job is not None and job.state in ENDED]
         for pull, job in over:
-            self.close(pull.number, job.reason or f"Its job is {job.state}.")
+            with suppress(UsageError):  # it was merged after all
+                self.close(pull.number, job.reason or f"Its job is {job.state}.")
         return len(over) + self.trees.tidy()
 
     def note(self, tx: Tx, event: str, pull: PullRequest, **more: Json) -> None:
@@ -488,12 +494,6 @@ class LocalForge:
 
 def _exported(pull: PullRequest) -> Callable[[str], bool] | None:
     """Which paths of the daily export the runtime writes; None for other pull requests."""
-    if pull.branch != EXPORT or pull.job_id is not None:
+    if pull.branch != EXPORT or pull.job_id is not None or pull.session_id is not None:
         return None
     return lambda path: path.startswith(("audit/", "jobs/"))
-
-
-def _is_there(entry: TreeEntry | None, written: Written, like: str) -> bool:
-    if written.data is None:
-        return entry is None
-    return entry is not None and (entry.mode, entry.blob) == (written.mode, blob_id(written.data, like))

@@ -1,8 +1,10 @@
 """Signed heads on their way out of the home: appended to the branch `ledger`, which only ever grows."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from coilclaw.ledger.anchors import HEADS, MOST_BYTES, anchored_at, key_file, set_anchored, stored_lines
+from coilclaw.ledger.chain import last_link
 from coilclaw.ledger.heads import decode_head
 from coilclaw.packets.errors import LedgerBroken
 from coilclaw.packets.forge import LEDGER
@@ -36,13 +38,21 @@ def anchor_heads(app: "Runtime") -> int:
         if tip and (_head(lines[-1]).size, tip) == (size, known):
             return 0
         try:
-            return _append(app, repository, tip, lines, size)
+            return _append(app, repository, tip, lines, (size, known))
         except RefMoved:
             continue
     raise ForgeRefused("the branch `ledger` moved again and again; nothing was anchored.", remedy="Try again later.")
 
 
-def _append(app: "Runtime", repository: BotRepository, tip: str, lines: list[bytes], known: int) -> int:
+async def anchor_new(app: "Runtime") -> int:
+    """Sign and anchor what the branch does not cover yet; how many heads that added."""
+    if last_link(app.db.reader)[0] <= anchored_at(app.db.reader)[0]:
+        return 0
+    await app.ledger.seal_now()
+    return await asyncio.to_thread(anchor_heads, app)
+
+
+def _append(app: "Runtime", repository: BotRepository, tip: str, lines: list[bytes], known: tuple[int, str]) -> int:
     there = _heads_of(repository, tip)
     wanted = b"".join(line + b"\n" for line in lines)
     if not wanted.startswith(there):
@@ -56,7 +66,7 @@ def _append(app: "Runtime", repository: BotRepository, tip: str, lines: list[byt
         changes.append(key)
     done, head = there.count(b"\n"), _head(lines[-1])
     if changes:
-        if done < len(lines) and _head(lines[done]).size <= known:
+        if tip != known[1] and done < len(lines) and _head(lines[done]).size <= known[0]:
             app.warn("the branch `ledger` had lost heads that were anchored before; they are appended again.")
         message = f"Anchor heads up to receipt {head.size}\n\nLedger-Head: {head.size}:{head.hash}"
         commit = repository.commit(tip, changes, message, BOT, int(app.clock().timestamp()))

@@ -8,10 +8,12 @@ from coilclaw.features.forge.views import (
     INTEL,
     SHOWN_BYTES,
     BotView,
+    ChangedFile,
     FileDiff,
     IntelView,
     PullShown,
     bot_view,
+    changed_files,
     file_diffs,
     intel_files,
     pull_shown,
@@ -50,10 +52,19 @@ class HttpForge:
         """Everything about a pull request."""
         return pull_shown(self._app, pull, self.pulls.forge.mode(), self._core.said)
 
-    def diff(self, pull: "PullRequest", place: int, limit: int) -> tuple[list[FileDiff], bool]:
-        """The differences of some files, and whether more follow."""
+    def files(self, pull: "PullRequest", place: int, limit: int) -> tuple[list[ChangedFile], bool]:
+        """Some of the files it changes, and whether more follow."""
         forge = self.pulls.forge_of(pull)
         changes = forge.changes(pull)
+        return changed_files(forge, changes[place : place + limit]), len(changes) > place + limit
+
+    def diff(self, pull: "PullRequest", place: int, limit: int, path: str | None) -> tuple[list[FileDiff], bool]:
+        """The differences of some files, and whether more follow; with a path, of all that are shown by this name."""
+        forge = self.pulls.forge_of(pull)
+        changes = forge.changes(pull)
+        if path is not None:
+            named = [each for each in changes if shown_path(each.path) == path]
+            return file_diffs(forge, pull, named, self._core.said), False
         wanted = changes[place : place + limit]
         whole = len(wanted) == len(changes)
         return file_diffs(forge, pull, wanted, self._core.said, whole=whole), len(changes) > place + limit

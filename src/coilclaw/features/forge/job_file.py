@@ -4,6 +4,7 @@ The model writes prose alone. Every fact comes from the runtime, and prose stand
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -28,9 +29,21 @@ from coilclaw.store.threads import channel_of
 from coilclaw.store.tx import Tx
 from coilclaw.store.usage import tokens_of_job
 
+Stands: TypeAlias = Literal["proposed", "merged", "reverted", "unmerged"]
+"""What the text is about: a pull request that waits, or a job that is over. What is reverted was merged, and did not
+load."""
 MOST_EVENTS = 20_000
 MOST_SHOWN = 200
 """Files listed in a text; all of them stand in the evidence."""
+
+
+UNKNOWN: dict[Stands, str] = {
+    "proposed": "The commit that merges it names who allowed that.",
+    "merged": "It was merged.",
+    "reverted": "It was merged.",
+    "unmerged": "Nothing of it was merged.",
+}
+"""What is said of the merge where it is not known who allowed it."""
 
 
 class JobFileFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +61,7 @@ class JobFileFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Each changed path and the hash of what it holds now; None when it is gone."""
     models: tuple[str, ...]
     skills: tuple[str, ...]
+    stands: Stands
     allowed_by: str
     """Who allowed the merge, as far as that is known; empty while nobody has."""
     runs: tuple[str, ...] = ()
@@ -71,7 +85,7 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     """The run of a schedule that it is."""
     intent: str
     state: JobState
-    """When the file was written; the final one follows with the daily export."""
+    """PR_OPENED in the pull request itself; the final one follows with the daily export."""
     reason: str
     requested_at: str
     channel: str
@@ -134,7 +148,7 @@ def _frontmatter(
         parent_id=job.spec.parent_id,
         run_instance_id=_run_of(db, job),
         intent=job.spec.intent,
-        state=job.state,
+        state="PR_OPENED" if facts.stands == "proposed" else job.state,
         reason=job.reason,
         requested_at=job.created_at,
         channel=channel_of(db, job.thread_id),
@@ -217,7 +231,7 @@ def _body(job: JobRow, about: JobFile, facts: JobFileFacts, receipts: Sequence[A
         "Who allowed it": _allowed(facts, receipts),
         "Evidence": _evidence(about, "../../../"),
         "Security notes": _security(job, about),
-        "How to undo": _undo(facts.pr),
+        "How to undo": _undo(facts),
     }
     parts = [f"# Job {job.job_id}", *(part for name, text in sections.items() for part in (f"## {name}", text))]
     return "\n\n".join(parts) + "\n"
@@ -257,7 +271,7 @@ def _why(job: JobRow, about: JobFile) -> str:
 def _allowed(facts: JobFileFacts, receipts: Sequence[ActionReceipt]) -> str:
     count = {status: sum(each.status == status for each in receipts) for status in sorted({r.status for r in receipts})}
     told = ", ".join(f"{number} {status}" for status, number in count.items()) or "none"
-    merge = one_line(facts.allowed_by) if facts.allowed_by.strip() else "Nobody has allowed the merge yet."
+    merge = one_line(facts.allowed_by) if facts.allowed_by.strip() else UNKNOWN[facts.stands]
     return f"{fenced(merge)}\n\nCalls of the job, each decided by the gate, by their receipts: {told}."
 
 
@@ -283,10 +297,14 @@ def _security(job: JobRow, about: JobFile) -> str:
     return "\n".join(lines)
 
 
-def _undo(pr: int | None) -> str:
-    if pr is None:
-        return "Nothing of it was merged, so there is nothing to undo."
-    return f"`coilclaw pr revert {pr}` opens a pull request that takes it back."
+def _undo(facts: JobFileFacts) -> str:
+    takes_back = f"`coilclaw pr revert {facts.pr}` opens a pull request that takes it back."
+    return {
+        "proposed": f"Once it is merged, {takes_back}",
+        "merged": takes_back,
+        "reverted": "It was merged and did not load; the security notes say what became of it.",
+        "unmerged": "Nothing of it was merged, so there is nothing to undo.",
+    }[facts.stands]
 
 
 # The pull request

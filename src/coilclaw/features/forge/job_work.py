@@ -1,11 +1,12 @@
 """Pull requests as the end of jobs: a tree before the first step, a question after the last, and its answer."""
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.features.forge.deployment import put_in_place
+from coilclaw.features.forge.deployment import kept_edits, put_in_place
 from coilclaw.features.forge.forge import CHECKS_FAILED, CONFLICT, LocalForge
 from coilclaw.features.forge.heads import anchor_heads
 from coilclaw.features.forge.questions import MergeQuestions
@@ -55,7 +56,9 @@ class JobWork:
             ask=self.ask,
             settled=self.settled,
             deploy=self.deploy,
+            in_force=self.in_force,
             close=self.close,
+            pr_days=lambda: self._app.config.forge.pr_days,
             waits_for_merge=self.waits_for_merge,
         )
 
@@ -90,7 +93,7 @@ class JobWork:
             if job.spec.outputs.pr_required:
                 raise UsageError("the job must end in a pull request, but it changed no file.")
             return None
-        return Opened(number=pull.number, title=pull.title, days=self._app.config.forge.pr_days)
+        return Opened(number=pull.number, title=pull.title)
 
     def waits_for_merge(self, job: JobRow) -> bool:
         """Whether its pull request is what a job waits for."""
@@ -195,6 +198,12 @@ class JobWork:
         pull = pull_of_job(self._app.db.reader, job.job_id)
         return "" if pull is None else await put_in_place(self._app, self.forge, pull)
 
+    def in_force(self, job: JobRow) -> str:
+        """What there is to say of a job whose pull request was put in place."""
+        pull = pull_of_job(self._app.db.reader, job.job_id)
+        kept = "" if pull is None else kept_edits(self._app, pull)
+        return f"Its pull request is merged, but {kept}." if kept else "Its pull request is merged and in force."
+
     async def close(self, job: JobRow, reason: str) -> None:
         """A job is over: nothing of it stays open, and its tree goes."""
         if job.state not in ENDED:
@@ -202,8 +211,10 @@ class JobWork:
         pull = pull_of_job(self._app.db.reader, job.job_id)
         try:
             if pull is not None and pull.state == "OPEN":
-                await asyncio.to_thread(self.forge.close, pull.number, reason or f"Its job is {job.state}.")
+                with suppress(UsageError):  # it was merged meanwhile, or by whoever was killed before its row said so
+                    await asyncio.to_thread(self.forge.close, pull.number, reason or f"Its job is {job.state}.")
             await asyncio.to_thread(self.forge.trees.remove, job.job_id)
+            await self._app.ledger.seal_now()  # what leaves the home covers the merge of this job
             await asyncio.to_thread(anchor_heads, self._app)
         except CoilclawError as error:  # the job is over all the same; what is left is tidied up later
             self._app.warn(f"after the end of {job.job_id}: {error}")

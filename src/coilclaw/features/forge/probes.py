@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.store.tx import Tx
 
+LOCKED_SECONDS = 600.0
+"""No git of ours or the owner's holds a lock that long."""
 LATE_DAYS = 3
 """So long an export may wait for its merge before the doctor mentions it."""
 _DAY = re.compile(r"audit/([0-9]{4})/([0-9]{2})/([0-9]{2})\.jsonl")
@@ -33,8 +36,8 @@ def forge_probes(app: "Runtime", db: "Tx", *, ask: bool = False) -> list[Probe]:
         forge = LocalForge(app)
         if fault := forge.bot.fault():
             return [Probe(name="pull requests", state="fail", detail="they cannot be made", remedy=fault)]
-        found = [_pulls(forge, db), _trees(app, db), _owners(forge), workflow_probe(forge)]
-        found += [_audit(forge), _export(app, forge, db)]
+        found = [_pulls(forge, db), *_locks(app), _trees(app, db), _owners(forge)]
+        found += [workflow_probe(forge, app.config.forge.github.owner_id), _audit(forge), _export(app, forge, db)]
         return (
             found
             if app.config.forge.kind == "local"
@@ -49,6 +52,17 @@ def _pulls(forge: LocalForge, db: "Tx") -> Probe:
     detail = f"{count} open, merge mode {mode}"
     remedy = "End it with `coilclaw bot mode strict`."
     return Probe(name="pull requests", state="warn" if mode == "yolo" else "ok", detail=detail, remedy=remedy)
+
+
+def _locks(app: "Runtime") -> list[Probe]:
+    """Locks that a killed git left, which keep every other one from working."""
+    places = (app.workspace / ".git" / name for name in ("index.lock", "refs/heads/main.lock"))
+    now = time.time()
+    old = [str(each) for each in places if each.exists() and now - each.lstat().st_mtime > LOCKED_SECONDS]
+    if not old:
+        return []
+    remedy = f"If no git is at work in the workspace, remove {' and '.join(old)}."
+    return [Probe(name="git locks", state="warn", detail="a git that was killed left a lock", remedy=remedy)]
 
 
 def _trees(app: "Runtime", db: "Tx") -> Probe:

@@ -2,21 +2,22 @@
 
 import asyncio
 import shlex
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from coilclaw.features.forge.deployment import put_in_place, undoing
-from coilclaw.features.forge.forge import LocalForge
+from coilclaw.features.forge.forge import EXPORT, LocalForge
 from coilclaw.features.forge.inert import TITLE_CHARACTERS, shortened
 from coilclaw.features.forge.job_work import JobWork
 from coilclaw.features.forge.questions import MergeQuestions
 from coilclaw.features.forge.session_events import tell_answer
-from coilclaw.features.forge.session_pulls import forge_of
+from coilclaw.features.forge.session_pulls import SessionForge, forge_of
 from coilclaw.features.forge.store import PullChange, change_pull, plain_pulls, pull_on
 from coilclaw.packets.action import Action
-from coilclaw.packets.errors import CoilclawError, Conflict, UsageError
+from coilclaw.packets.errors import CoilclawError, Conflict, ToolError, UsageError
 from coilclaw.packets.forge import PullRequest
 from coilclaw.packets.ids import from_stamp
 from coilclaw.packets.job import ENDED
@@ -59,6 +60,7 @@ class Pulls:
     async def ask(self, number: int) -> PullRequest:
         """Ask about the merge again, unless the question is open; while checks fail there is none."""
         pull = self._open(number)
+        await asyncio.to_thread(self._must_be_whole, pull)
         if self.question(pull) is not None:
             return pull
         job = self._job(pull)
@@ -105,9 +107,10 @@ class Pulls:
 
     async def close(self, number: int, reason: str) -> PullRequest:
         """Close it without merging; its job ends."""
-        asked = self.question(self._open(number))
+        pull = self._open(number)
+        asked = self.question(pull)
         words = self._app.redact(reason.strip())[:LONGEST_WISH] or f"You closed #{number}."
-        pull = await asyncio.to_thread(self.forge.close, number, words)
+        pull = await self._close(pull, words)
         await self._withdraw(asked, WITHDRAWN.format(did="closed", number=number))
         if pull.job_id is not None:
             job_id = pull.job_id
@@ -156,6 +159,8 @@ class Pulls:
                 f"#{number} was merged into {pull.repository}, which is your own repository.",
                 remedy=f"Revert it there: git revert -m 1 {pull.merged_sha[:12]}",
             )
+        if pull.branch == EXPORT and pull.job_id is None:
+            raise UsageError(f"#{number} is the runtime's own record, which only grows.")
         there = pull_on(self._app.db.reader, _revert_branch(number))
         return there or await self._ask_plain(await asyncio.to_thread(self._open_revert, pull))
 
@@ -203,9 +208,9 @@ class Pulls:
         result = result_of(self._app.db.reader, pull.action_id) if pull.action_id else None
         days = timedelta(days=self._app.config.forge.pr_days)
         if result is not None and result.code == "OWNER_REFUSED":
-            await asyncio.to_thread(self.forge.close, pull.number, f"You rejected #{pull.number}.")
+            await self._close(pull, f"You rejected #{pull.number}.")
         elif self._app.clock() >= from_stamp(pull.opened_at) + days:
-            await asyncio.to_thread(self.forge.close, pull.number, "Nobody answered it in time.")
+            await self._close(pull, "Nobody answered it in time.")
         elif pull.dormant or pull.draft:
             return False
         elif pull.session_id is not None and result is None:
@@ -233,11 +238,28 @@ class Pulls:
 
     # Parts
 
+    async def _close(self, pull: PullRequest, reason: str) -> PullRequest:
+        if pull.session_id is not None:
+            with suppress(ToolError):  # its repository is gone or cannot be read, so nothing is merged there either
+                return await SessionForge(self._app, pull).close_unmerged(pull, reason)
+        return await asyncio.to_thread(self.forge.close, pull.number, reason)
+
     def _open(self, number: int) -> PullRequest:
         pull = self.forge.find(number)
         if pull.state != "OPEN":
             raise UsageError(f"#{number} is {pull.state}.", remedy="See `coilclaw pr list`.")
         return pull
+
+    def _must_be_whole(self, pull: PullRequest) -> None:
+        """Its commits must be there to be shown and merged: somebody may have removed or damaged them."""
+        try:
+            self.forge_of(pull).changes(pull)
+        except ToolError as error:
+            raise Conflict(
+                f"#{pull.number} cannot be read: {error.message}",
+                remedy="Restore the workspace's `.git` from a clone or a backup, or close it with"
+                f" `coilclaw pr close {pull.number}`.",
+            ) from error
 
     def _job(self, pull: PullRequest) -> JobRow | None:
         return None if pull.job_id is None else load_job(self._app.db.reader, pull.job_id)

@@ -50,7 +50,7 @@ class MergeQuestions:
             tx,
             self._app.clock,
             pull.number,
-            lambda now: msgspec.structs.replace(now, action_id=action_id, dormant=False),
+            lambda now: msgspec.structs.replace(now, action_id=action_id, dormant=False, reason=""),
         )
 
 

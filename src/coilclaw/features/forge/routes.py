@@ -16,6 +16,7 @@ from coilclaw.features.forge.pulls import Pulls
 from coilclaw.features.forge.store import load_pull, pulls_before
 from coilclaw.features.forge.views import (
     BotView,
+    ChangedFile,
     FileDiff,
     IntelView,
     PullShown,
@@ -34,6 +35,8 @@ from coilclaw.server.webhooks import signed_delivery
 T = TypeVar("T")
 Number = Annotated[int, PathParameter(ge=1, le=1 << 53)]
 FilesLimit = Annotated[int, QueryParameter(ge=1, le=100, description="Maximum number of files.")]
+
+ListedLimit = Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of files.")]
 
 
 class AskChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,18 +140,35 @@ class PullRoutes(Controller):
         """A pull request with its text, its checks and what became of it."""
         return await asyncio.to_thread(http_forge.shown, _found(core, number))
 
+    @get("/{number:int}/files", operation_id="listPullFiles", summary="The files it changes", responses=problems(404))
+    async def files(
+        self,
+        core: NamedDependency[Core],
+        http_forge: NamedDependency[HttpForge],
+        number: Number,
+        limit: ListedLimit = 1000,
+        cursor: Cursor = None,
+    ) -> Page[ChangedFile]:
+        """The files it changes, by path, without their differences."""
+        pull, place = _found(core, number), max(0, read_cursor(cursor, int) or 0)
+        items, more = await _read(lambda: http_forge.files(pull, place, limit))
+        return Page(items=items, next_cursor=write_cursor(place + limit) if more else None)
+
     @get("/{number:int}/diff", operation_id="getPullDiff", summary="What it changes, by file", responses=problems(404))
     async def diff(
         self,
         core: NamedDependency[Core],
         http_forge: NamedDependency[HttpForge],
         number: Number,
+        path: Annotated[
+            str | None, QueryParameter(max_length=16_384, description="Only the file of this path, as it is listed.")
+        ] = None,
         limit: FilesLimit = 20,
         cursor: Cursor = None,
     ) -> Page[FileDiff]:
         """The difference it makes, file by file. Long and binary files are named with their sizes."""
         pull, place = _found(core, number), max(0, read_cursor(cursor, int) or 0)
-        items, more = await _read(lambda: http_forge.diff(pull, place, limit))
+        items, more = await _read(lambda: http_forge.diff(pull, place, limit, path))
         return Page(items=items, next_cursor=write_cursor(place + limit) if more else None)
 
     @get("/{number:int}/checks", operation_id="getPullChecks", summary="Its checks", responses=problems(404))

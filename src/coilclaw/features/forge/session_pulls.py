@@ -11,7 +11,7 @@ from coilclaw.features.forge.forge import CONFLICT, MERGE, LocalForge, TooManyPu
 from coilclaw.features.forge.session_events import tell_answer
 from coilclaw.features.forge.store import change_pull, keep_session_pull, load_pull, suggested_since
 from coilclaw.features.runner.giving import cache_repository, give
-from coilclaw.features.runner.leaving import is_workflow
+from coilclaw.features.runner.leaving import MERGE_ASKS, is_workflow
 from coilclaw.features.runner.repo_choice import repo_ref
 from coilclaw.features.runner.sessions import sessions_of
 from coilclaw.features.runner.sources import RepoSource, source_called, sources_of
@@ -88,9 +88,10 @@ class SessionForge(LocalForge):
     def merge_facts(self, pull: PullRequest, paths: tuple[str, ...], governs: tuple[str, ...]) -> MergeFacts:
         """What the gate must know. Merge modes are for jobs; here the owner's word for the repository counts."""
         settings = self._app.config.repos.get(self._source.name)
-        auto = settings is not None and settings.auto_merge and "deps_add" not in pull.labels and not pull.draft
+        held = pull.draft or not {"deps_add", MERGE_ASKS}.isdisjoint(pull.labels)
+        auto = settings is not None and settings.auto_merge and not held
         facts = super().merge_facts(pull, paths, governs)
-        return msgspec.structs.replace(facts, of_job=False, auto=auto)
+        return msgspec.structs.replace(facts, of_job=False, auto=auto, risk=pull.risk)  # its names mean nothing there
 
     # Checking
 
@@ -148,9 +149,19 @@ class SessionForge(LocalForge):
                     self.repository.commit_tree, merged.tree, [tip, pull.head_sha], message, BOT, self._now()
                 )
                 app.reached("pr_merging")
+                self.must_be_wanted(pull)
                 await give(app, self._cache, self._source, pull.target, tip, done)
                 app.reached("pr_merged")
         return await app.db.write(lambda tx: self._kept_merged(tx, pull, done))
+
+    async def close_unmerged(self, pull: PullRequest, reason: str) -> PullRequest:
+        """Close it, unless it was merged: it waits for a merge that is under way, and finds one whose row was lost."""
+        async with self._checkouts.locked(self._cache):
+            tip = await self._checkouts.current(self._cache, self._source, pull.target)
+            done = await asyncio.to_thread(self.repository.merged_as, pull.head_sha, tip)
+            if done:
+                await self._app.db.write(lambda tx: self._kept_merged(tx, pull, done))
+            return await asyncio.to_thread(self.close, pull.number, reason)
 
     def _kept_merged(self, tx: Tx, pull: PullRequest, commit: str) -> PullRequest:
         """It is merged, and in place with that: nothing else has to be deployed."""
@@ -160,7 +171,7 @@ class SessionForge(LocalForge):
 
         def merged(now: PullRequest) -> PullRequest:
             return msgspec.structs.replace(
-                now, state="MERGED", merged_sha=commit, draft=False, deployed_at=stamp(self._app.clock())
+                now, state="MERGED", merged_sha=commit, draft=False, reason="", deployed_at=stamp(self._app.clock())
             )
 
         kept = change_pull(tx, self._app.clock, pull.number, merged)

@@ -1,5 +1,6 @@
 """pr_merge, bot_yolo and bot_tighten: what only the runtime and the owner call, each through the gate."""
 
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,9 +30,12 @@ CARD_BYTES = 256 << 10
 """Where the files weigh more, the card names them; the difference is read elsewhere, and the arguments bind it."""
 MOST_PATHS = 500
 """So many files are shown with their difference."""
-
-
+MOST_MOVED = 10
 VIEWS_KEPT = 32
+JOIN_SECONDS = 300.0
+"""How long GitHub may take to merge it."""
+MARGIN_SECONDS = 60
+"""For the built-in checks of a large change, and for git."""
 
 
 class MergeArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +91,7 @@ def _make_merge(home: "Callable[[], Runtime]") -> Tool:
     )
     async def pr_merge(args: MergeArgs, context: Context) -> ToolOutput:
         """Merge a pull request into main; only the runtime proposes it, once its checks ran."""
-        from coilclaw.features.forge.deployment import put_in_place
+        from coilclaw.features.forge.deployment import kept_edits, put_in_place
         from coilclaw.features.forge.forge import LocalForge
         from coilclaw.features.forge.session_pulls import forge_of
 
@@ -107,7 +111,8 @@ def _make_merge(home: "Callable[[], Runtime]") -> Tool:
             text = f"Merged #{pull.number} into {pull.target} of {pull.repository} as {pull.merged_sha}."
             return ToolOutput(text=text, label=INTERNAL, metadata={"commit": pull.merged_sha})
         fault = "" if pull.job_id else await put_in_place(home(), forge, pull)  # a job deploys its own
-        text = fault or f"Merged #{pull.number} as {pull.merged_sha}."
+        kept = kept_edits(home(), pull)
+        text = fault or f"Merged #{pull.number} as {pull.merged_sha}{f', but {kept}' if kept else ''}."
         return ToolOutput(text=text, label=INTERNAL, metadata={"commit": pull.merged_sha, "taken_back": bool(fault)})
 
     return pr_merge
@@ -121,6 +126,8 @@ class MergeView(msgspec.Struct, frozen=True):
     governs: tuple[str, ...]
     own: tuple[str, ...]
     """Files that the runtime adds."""
+    moved: tuple[str, ...]
+    """Files that it touches by other names than its own commits do: they were moved on main."""
     others: int
     shown: str
     """The difference of the other files, or their names where it is long."""
@@ -153,7 +160,8 @@ def _view(forge: "LocalForge", pull: "PullRequest") -> MergeView:
     else:
         listed = (f"{each.kind:8} {visible(each.path)}" for each in others)
         shown = "\n".join((*listed, "", f"Too much to show here: read it with `coilclaw pr diff {pull.number}`."))
-    return MergeView(paths, governs, tuple(own), len(others), shown)
+    moved = {*paths}.difference(each.path for each in changes)
+    return MergeView(paths, governs, tuple(own), tuple(sorted(moved)), len(others), shown)
 
 
 def _touched(app: "Runtime", views: MergeViews, args: MergeArgs) -> Touches:
@@ -168,19 +176,33 @@ def _touched(app: "Runtime", views: MergeViews, args: MergeArgs) -> Touches:
         forge = forge_of(app, pull)
         view = views.of(forge, pull)
         facts = forge.merge_facts(pull, view.paths, view.governs)
-        says = _card(forge, pull, view)
+        says = _card(forge, pull, view, facts.risk)
     except CoilclawError:  # a broken object, or a git that is gone: the merge itself says why
         return nothing
-    governs = pull.risk == "R3" or bool(facts.governs)
+    governs = facts.risk == "R3" or bool(facts.governs)
     branch = "main" if pull.session_id is None else f"{one_line(pull.target)} of {one_line(pull.repository)}"
-    return Touches(subject=f"{branch}, by #{args.number}", public=True, says=says, merge=facts, governs=governs)
+    return Touches(
+        subject=f"{branch}, by #{args.number}",
+        public=True,
+        says=says,
+        merge=facts,
+        governs=governs,
+        seconds=_merge_seconds(app),
+    )
 
 
-def _card(forge: "LocalForge", pull: "PullRequest", view: MergeView) -> str:
+def _merge_seconds(app: "Runtime") -> int:
+    """How long a merge may take besides what a tool may: main may have moved, and then the checks run again."""
+    forge = app.config.forge
+    there = JOIN_SECONDS if forge.kind == "github" else 0.0
+    return math.ceil(sum(check.timeout_seconds for check in forge.checks.values()) + there) + MARGIN_SECONDS
+
+
+def _card(forge: "LocalForge", pull: "PullRequest", view: MergeView, risk: str) -> str:
     """What is merged: the difference of every file but those that the runtime itself adds, which are named."""
     failed = [f"FAILED  {check.name}: {check.summary}" for check in pull.checks if not check.passed]
     files = "1 file" if view.others == 1 else f"{view.others} files"
-    lines = [visible(pull.title), f"{files}, risk {pull.risk}, branch {pull.branch}"]
+    lines = [visible(pull.title), f"{files}, risk {risk}, branch {pull.branch}"]
     if pull.session_id is not None:
         lines.append(f"It is merged into {one_line(pull.target)} of {one_line(pull.repository)}, and into your files")
         lines[-1] += " there if that branch is checked out."
@@ -191,9 +213,17 @@ def _card(forge: "LocalForge", pull: "PullRequest", view: MergeView) -> str:
         lines.append("YOLO: other pull requests merge without asking you.")
     if pull.taint:
         lines.append(f"Whoever made it took in untrusted content: {', '.join(pull.taint)}")
+    if view.moved:
+        more = f" and {len(view.moved) - MOST_MOVED} more" if len(view.moved) > MOST_MOVED else ""
+        named = ", ".join(map(one_line, view.moved[:MOST_MOVED]))
+        lines.append(f"On main, where files were moved, it changes {named}{more}.")
     if view.own:
         lines.append(f"The runtime adds the record of the job: {', '.join(view.own)}")
     return "\n".join((*lines, "", view.shown))
+
+
+def _hours(args: YoloArgs) -> str:
+    return "1 hour" if args.hours == 1 else f"{args.hours} hours"
 
 
 def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
@@ -204,11 +234,11 @@ def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
         touches=lambda args: Touches(
             subject="the merge mode",
             public=True,
-            says=f"For {args.hours} hours every job's pull request whose checks pass is merged WITHOUT ASKING YOU, also"
+            says=f"For {_hours(args)} every job's pull request whose checks pass is merged WITHOUT ASKING YOU, also"
             " to policies and schedules. Only .github, CODEOWNERS, SYSTEM.md, loosened policies and what a"
             " tainted job did beyond notes still wait for you. ESTOP ends it.",
         ),
-        summary=lambda args: f"Merge every pull request without asking for {args.hours} hours (yolo)",
+        summary=lambda args: f"Set the merge mode to yolo for {_hours(args)}",
     )
     async def bot_yolo(args: YoloArgs, context: Context) -> ToolOutput:
         """Let pull requests merge without a question for some hours; only `coilclaw bot mode yolo` and the panel do."""
@@ -235,7 +265,7 @@ def _make_tighten(home: "Callable[[], Runtime]") -> Tool:
         touches=lambda args: Touches(
             subject="the merge mode", public=True, says="Pull requests merge less by themselves.", tightens=True
         ),
-        summary=lambda args: "Ask about every merge (strict)" if args.after else "End yolo",
+        summary=lambda args: "Set the merge mode to strict" if args.after else "End yolo",
         callers=frozenset({"gateway"}),
     )
     async def bot_tighten(args: TightenArgs, context: Context) -> ToolOutput:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.features.forge.workspace import COMMIT_BYTES, MOST_FILES, BotWorkspace, read_file
+from coilclaw.features.forge.workspace import COMMIT_BYTES, FILE_BYTES, MOST_FILES, BotWorkspace, read_file
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import ENDED
 from coilclaw.packets.workspace import RUNTIME_ONLY
-from coilclaw.sandbox.fast_import import ForgeRefused, Written, name_fault
-from coilclaw.sandbox.git import blob_id
+from coilclaw.sandbox.bot_repository import TreeEntry
+from coilclaw.sandbox.fast_import import BESIDE, ForgeRefused, Written, name_fault
+from coilclaw.sandbox.git import blob_id, file_blob_id
 from coilclaw.store.job_trees import JobTree, drop_tree, load_tree, open_trees, put_tree
 from coilclaw.store.jobs import load_job
 from coilclaw.store.labels import copy_labels, drop_root
@@ -92,16 +93,14 @@ class Trees:
         there: set[str] = set()
         for path in _files_below(folder):
             there.add(path)
+            data, mode = read_file(folder, path) or (None, "it vanished")
+            if (entry := entries.get(path)) is not None and _is_same(folder / path, entry, data, mode, tree.base_sha):
+                continue
             if fault := name_fault(path):
                 left_out.append(f"{path!r}: {fault}")
                 continue
-            found = read_file(folder, path)
-            if found is None or found[0] is None:
-                left_out.append(f"{path}: {'it vanished' if found is None else found[1]}")
-                continue
-            data, mode = found
-            entry = entries.get(path)
-            if entry is not None and entry.mode == mode and entry.blob == blob_id(data, tree.base_sha):
+            if data is None:
+                left_out.append(f"{path}: {mode}")
                 continue
             weight += len(data)
             if weight > COMMIT_BYTES or len(written) >= MOST_FILES:
@@ -132,11 +131,39 @@ class Trees:
         over = [tree.job_id for tree in open_trees(self._app.db.reader) if self._is_over(tree.job_id)]
         for job_id in over:
             self.remove(job_id)
-        return len(over)
+        left = list(self._left())
+        for folder in left:
+            shutil.rmtree(folder, ignore_errors=True)
+        return len(over) + len(left)
+
+    def _left(self) -> Iterator[Path]:
+        """Half-made and replaced trees of jobs that are over: while a job is not, a process may be at them."""
+        for folder in self._folder.iterdir() if self._folder.is_dir() else ():
+            job_id = folder.name.removeprefix(".new-").removeprefix(".old-")
+            if job_id != folder.name and self._is_over(job_id.removesuffix(BESIDE)):
+                yield folder
 
     def _is_over(self, job_id: str) -> bool:
         job = load_job(self._app.db.reader, job_id)
         return job is None or job.state in ENDED
+
+
+def is_there(entry: TreeEntry | None, written: Written, like: str) -> bool:
+    """Whether a commit holds a file already as it is to be written, or lacks one that is to go."""
+    there = None if entry is None else (entry.mode, entry.blob)
+    return there == (None if written.data is None else (written.mode, blob_id(written.data, like)))
+
+
+def _is_same(file: Path, entry: TreeEntry, data: bytes | None, mode: str, base: str) -> bool:
+    """Whether a file is as it came; one that is too large to be committed is read piece by piece."""
+    if data is not None:
+        return entry.mode == mode and entry.blob == blob_id(data, base)
+    try:
+        found = file.lstat()
+        same_size = entry.size > FILE_BYTES and stat.S_ISREG(found.st_mode) and found.st_size == entry.size
+        return same_size and file_blob_id(file, base) == entry.blob
+    except OSError:
+        return False
 
 
 def _files_below(top: Path) -> Iterator[str]:

@@ -1,9 +1,10 @@
-"""A clone checked by itself, without the home: every job on main, the audit, and the signed heads.
+"""A clone checked by itself, without the home: every change and job on main, the audit, and the signed heads.
 
 Everything in it may be anybody's work. Nothing of it is run or obeyed; what cannot be read is a finding.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -12,11 +13,21 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coilclaw.features.forge.paths import events_path, evidence_path, is_runtime_file
+from coilclaw.features.forge.deployment import TAKES_BACK
+from coilclaw.features.forge.merge_records import CLAIMS, MergeRecords
+from coilclaw.features.forge.paths import events_path, evidence_path, highest, is_runtime_file
+from coilclaw.features.forge.record_formats import (
+    FILE_BYTES,
+    frontmatter,
+    listed_files,
+    read_entry,
+    read_lines,
+    read_object,
+)
 from coilclaw.features.jobs.evidence import holds
 from coilclaw.ledger.anchors import HEADS, anchored, size_limit
 from coilclaw.ledger.audit_days import day_of
-from coilclaw.packets.canonical import Json, JsonObject, NotCanonical, canonical_bytes, parse_object, sha256_hex
+from coilclaw.packets.canonical import JsonObject, NotCanonical, sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import COPIED, LEDGER, MAIN, FileChange
 from coilclaw.packets.ids import stamp
@@ -28,11 +39,9 @@ from coilclaw.sandbox.fast_import import name_fault
 
 CloneKind: TypeAlias = Literal[
     "damaged", "missing", "edited", "dropped", "disagrees", "unexplained", "reordered", "forged", "forked", "rewritten",
-    "name",
+    "unsigned", "name",
 ]  # fmt: skip
 MOST_FINDINGS = 200
-FILE_BYTES = 64 << 20
-"""A larger file is not read."""
 GRACE_SECONDS = 2 * 86400
 """Heads follow daily: a commit that main has left behind for longer must be covered by one."""
 _TRAILER = re.compile(r"([A-Z][A-Za-z-]*): (.+)")
@@ -76,17 +85,24 @@ class _Event(NamedTuple):
     path: str
 
 
-def verify_clone(folder: Path) -> CloneReport:
-    """Check a clone, bare or not. Blocking, and as long as its history; a folder that is none is a UsageError."""
-    check = _Check()
+_Stated: TypeAlias = tuple[BranchCommit, dict[str, list[str]]]
+"""A commit and its trailers."""
+
+
+def verify_clone(folder: Path, records: MergeRecords | None = None) -> CloneReport:
+    """Check a clone, bare or not, also against the records of a home if they are given.
+
+    Blocking, and as long as its history; a folder that is none is a UsageError.
+    """
+    check = _Check(records or MergeRecords())
     with opened_clone(folder, ("main", "ledger")) as clone:
         check.part("", "", lambda: check.objects(clone))
         check.part("", HEADS, lambda: check.ledger(clone))
         tips: list[str] = []
         check.part("", "main", lambda: tips.append(clone.tip(MAIN)))
         if tips and tips[0]:
-            check.part(tips[0], "", lambda: check.main(clone, tips[0]))
             check.part(tips[0], "audit", lambda: check.audit(clone, tips[0]))
+            check.part(tips[0], "", lambda: check.main(clone, tips[0]))
         elif tips:
             check.add("missing", "", "main", "there is no branch main")
         check.signed()
@@ -110,8 +126,9 @@ def trailers(message: str) -> dict[str, list[str]]:
 class _Check:
     """One check of one clone."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: MergeRecords) -> None:
         self.notes: list[str] = []
+        self._records = records
         self._found: list[CloneFinding] = []
         self._more = 0
         self._commits = self._jobs = self._days = self._events = 0
@@ -197,10 +214,14 @@ class _Check:
             elif mode not in ("100644", "100755") and path.partition("/")[0] in ("audit", "jobs"):
                 self.add("name", tip, path, f"it has the mode {mode}, which is not that of a regular file")
         newest = 0
-        for commit in self._own(clone.history(tip)):
+        commits: list[_Stated] = []
+        for commit in self._own(clone, clone.history(tip)):
             self._commits += 1
             newest = commit.time
             self.part(commit.sha, "", lambda commit=commit: self._commit(clone, commit))
+            commits.append((commit, trailers(commit.message)))
+        self.part(tip, "", lambda: self._recorded(clone, commits, clone.reachable(tip)))
+        self.part(tip, "", lambda: self._trees(clone, commits))
         last, late = max(self._heads, default=0), 0
         for sha, size, time in self._unsigned:
             if time < newest - GRACE_SECONDS:
@@ -210,28 +231,43 @@ class _Check:
         if late:
             self.notes.append(f"{late} Ledger-Head trailers are newer than the last signed head")
 
-    def _own(self, history: Iterable[BranchCommit]) -> list[BranchCommit]:
+    def _own(self, clone: Clone, history: Iterable[BranchCommit]) -> list[BranchCommit]:
         """The commits since the bot was made of a copy: what came before is another bot's, with another ledger."""
-        own: list[BranchCommit] = []
-        for commit in history:
-            if not commit.parents or trailers(commit.message).get(COPIED) != [commit.parents[0]]:
-                own.append(commit)
-                continue
-            if any(head.time < stamp(datetime.fromtimestamp(commit.time, UTC)) for head in self._heads.values()):
+        commits = list(history)
+        claims = [
+            place
+            for place, commit in enumerate(commits)
+            if commit.parents and trailers(commit.message).get(COPIED) == [commit.parents[0]]
+        ]
+        heads = self._heads.values()
+        oldest, mains = min((head.time for head in heads), default="9"), {head.main for head in heads}
+
+        def is_late(place: int) -> bool:
+            return bool(mains) and not mains.isdisjoint(clone.reachable(commits[place].parents[0]))
+
+        late = bisect_left(claims, True, key=is_late)  # what is before a claim is before all later ones
+        begins = 0
+        for number, place in enumerate(claims):
+            commit = commits[place]
+            begun = stamp(datetime.fromtimestamp(commit.time, UTC))
+            if number >= late or oldest < begun:
                 self.add("rewritten", commit.sha, HEADS, "it says that the bot begins here, but heads are older")
-                own.append(commit)
-                continue
+            else:
+                begins = place + 1
+        if begins:
+            came = commits[begins - 1].parents[0]
             self.notes.append(
-                f"this bot was made of a copy: the {len(own)} commits up to {commit.parents[0][:12]} are another bot's;"
+                f"this bot was made of a copy: the {begins - 1} commits up to {came[:12]} are another bot's;"
                 " verify them in a clone of that one"
             )
-            own = []
-        return own
+        return commits[begins:]
 
     def _commit(self, clone: Clone, commit: BranchCommit) -> None:
         stated = trailers(commit.message)
         if not stated and commit.parents:
             self._silent += 1
+            if highest(change.path for change in commit.changes) == "R3":
+                self.notes.append(f"the commit {commit.sha[:12]}, made by hand, changes what governs the agent")
         for change in commit.changes:
             if change.path.startswith(("audit/", "jobs/")) and change.old_blob:
                 self.part(commit.sha, change.path, lambda change=change: self._kept(clone, commit.sha, change))
@@ -277,6 +313,61 @@ class _Check:
             elif size >= min(self._heads, default=0):
                 self._between += 1
 
+    # Merges
+
+    def _recorded(self, clone: Clone, commits: list[_Stated], reachable: set[str]) -> None:
+        """What the ledger recorded and signed must all be there, and what says that it was merged be recorded."""
+        for sha in self._records.gone(reachable):
+            self.add("rewritten", sha, "main", "the ledger recorded this merge, but main does not hold it any more")
+        signed = ""
+        for head in self._heads.values():
+            if head.main in reachable:
+                signed = head.main
+            elif head.main:
+                words = f"main was there when the head at receipt {head.size} was signed, and does not hold it any more"
+                self.add("rewritten", head.main, "main", words)
+        covered = clone.reachable(signed) if signed else set[str]()
+        if signed and not self._records.complete:
+            self._uncovered([commit for commit, _ in commits if commit.sha not in covered])
+        recorded = [place for place, (commit, _) in enumerate(commits) if commit.sha in self._records.merges]
+        for place, (commit, stated) in enumerate(commits):
+            day = stamp(datetime.fromtimestamp(commit.time, UTC))[:10]
+            must = self._records.complete or place < max(recorded, default=0) or day < self._records.until
+            for words in self._records.faults(commit, stated, must=must):
+                self.add("unexplained", commit.sha, "", words)
+            if signed and not self._records.complete and commit.sha not in covered and any(map(stated.get, CLAIMS)):
+                words = "no signed head covers this merge; if it is a minute old, fetch again"
+                self.add("unsigned", commit.sha, "", words)
+        if self._heads and not signed:
+            self.notes.append("no signed head names a commit of main: they are of an earlier version")
+
+    def _uncovered(self, commits: list[BranchCommit]) -> None:
+        """Whatever these say of themselves, anybody who can write to the repository could have made them."""
+        if commits:
+            named = f"{len(commits)} from {commits[0].sha[:12]} on" if len(commits) > 1 else commits[0].sha[:12]
+            self.notes.append(f"no signed head covers the newest commits yet, so nothing proves who made them: {named}")
+        for commit in commits:
+            if highest(change.path for change in commit.changes) == "R3":
+                self.notes.append(f"{commit.sha[:12]}, which no signed head covers, changes what governs the agent")
+
+    def _trees(self, clone: Clone, commits: list[_Stated]) -> None:
+        """A merge must hold what merging its parents gives, and nothing else; what takes one back only what was."""
+        named = {*CLAIMS, TAKES_BACK}
+        claimed = [each for each in commits if named & {*each[1]} or each[0].sha in self._records.merges]
+        joined = [commit for commit, _ in claimed if len(commit.parents) == 2]
+        trees = clone.merge_trees([(commit.parents[0], commit.parents[1]) for commit in joined])
+        for commit, tree in zip(joined, trees, strict=True):
+            if tree != commit.tree:
+                self.add("unexplained", commit.sha, "", "its files are not what merging its parents gives")
+        merges = {commit.sha: {each.path: each.old_blob for each in commit.changes} for commit, _ in commits}
+        for commit, stated in claimed:
+            for merge in stated.get(TAKES_BACK, []):
+                own = commit.parents[1] if len(commit.parents) == 2 else commit.sha
+                before = merges.get(merge)
+                changes = clone.changes(merge, own) if before is not None else ()
+                if before is None or any(before.get(each.path) != each.new_blob for each in changes):
+                    self.add("unexplained", commit.sha, "", "it does not only take back the merge that it names")
+
     # A job
 
     def _job(self, clone: Clone, commit: BranchCommit, job_id: str, stated: Mapping[str, list[str]]) -> None:
@@ -304,12 +395,12 @@ class _Check:
         if len(paths) != 1:
             self.add("missing", sha, f"jobs/…/{job_id}.md", f"there are {len(paths)} files of that name, not one")
             return
-        about = _frontmatter(_read(clone, entries[paths[0]]))
+        about = frontmatter(read_entry(clone, entries[paths[0]]))
         if about.get("job_id") != job_id:
             self.add("disagrees", sha, paths[0], "it is the file of another job, or of none")
         evidence, there = about.get("evidence"), entries.get(evidence_path(job_id))
         named = evidence.get("manifest_hash") if isinstance(evidence, Mapping) else None
-        if there is not None and _object(_read(clone, there)).get("manifest_hash") != named:
+        if there is not None and read_object(read_entry(clone, there)).get("manifest_hash") != named:
             self.add("disagrees", sha, paths[0], "it names other evidence than there is")
 
     def _trail(self, clone: Clone, sha: str, entry: TreeEntry | None, path: str) -> dict[int, _Event]:
@@ -317,7 +408,7 @@ class _Check:
             self.add("missing", sha, path, "the audit trail of the job is missing")
             return {}
         found: dict[int, _Event] = {}
-        for event in _lines(_read(clone, entry)):
+        for event in read_lines(read_entry(clone, entry)):
             number = event.get("seq")
             if not isinstance(number, int) or number <= max(found, default=0):
                 self.add("reordered", sha, path, "its events are not in their order")
@@ -333,7 +424,7 @@ class _Check:
         if path not in entries:
             self.add("missing", sha, path, "the evidence of the job is missing")
             return None
-        fields = _object(_read(clone, entries[path]))
+        fields = read_object(read_entry(clone, entries[path]))
         if not holds(fields):
             self.add("edited", sha, path, "the evidence does not match its own hash")
         elif fields.get("job_id") != job_id:
@@ -344,11 +435,11 @@ class _Check:
 
     def _files(self, clone: Clone, sha: str, job_id: str, evidence: JsonObject, base: str, head: str) -> None:
         """The files of a job must be what its evidence says, and no others."""
-        listed = _listed(evidence)
+        listed = listed_files(evidence)
         entries = clone.entries(head)
         for path, wanted in listed.items():
             entry = entries.get(path)
-            real = None if entry is None else sha256_hex(_read(clone, entry))
+            real = None if entry is None else sha256_hex(read_entry(clone, entry))
             if real != wanted:
                 self.add("disagrees", sha, path, f"it is not the file that the evidence of {job_id} names")
         if evidence.get("files_left_out") is True:
@@ -371,6 +462,7 @@ class _Check:
         numbers: list[int] = []
         for path in sorted(path for path in entries if day_of(path)):
             self._days += 1
+            self._records.until = day_of(path)
             self.part(tip, path, lambda path=path: self._day(clone, tip, path, entries[path], trails, numbers))
         self._events = len(numbers)
         numbers.sort()
@@ -381,68 +473,23 @@ class _Check:
                 self.add("dropped", tip, "audit", f"events {one + 1} to {other - 1} are missing")
 
     def _at_rest(self, clone: Clone, tip: str, path: str, entry: TreeEntry) -> None:
-        if not holds(_object(_read(clone, entry))):
+        if not holds(read_object(read_entry(clone, entry))):
             self.add("edited", tip, path, "the evidence does not match its own hash")
 
     def _day(
         self, clone: Clone, tip: str, path: str, entry: TreeEntry, trails: Mapping[int, _Event], numbers: list[int]
     ) -> None:
         last = 0
-        for event in _lines(_read(clone, entry)):
+        for event in read_lines(read_entry(clone, entry)):
             number, time = event.get("seq"), str(event.get("created_at"))
             if not isinstance(number, int) or number <= last:
                 self.add("reordered", tip, path, f"event {number} does not follow event {last}")
                 return
             last = number
             numbers.append(number)
+            self._records.take(str(event.get("event_type")), str(event.get("entity_id")), event.get("payload"))
             if time[:10] < day_of(path):
                 self.add("disagrees", tip, path, f"event {number} is of an earlier day")
             told = trails.get(number)
             if told is not None and told[:3] != (event.get("entry_id"), event.get("event_type"), time):
                 self.add("disagrees", tip, path, f"{told.path} says something else of event {number}")
-
-
-def _read(clone: Clone, entry: TreeEntry) -> bytes:
-    if entry.size > FILE_BYTES:
-        raise ValueError(f"{entry.size} bytes are too many")
-    return clone.blobs([entry.blob])[entry.blob]
-
-
-def _object(data: bytes) -> JsonObject:
-    """A canonical JSON object with a line break after it."""
-    found = parse_object(data)
-    if canonical_bytes(found) + b"\n" != data:
-        raise ValueError("it is not canonical JSON")
-    return found
-
-
-def _lines(data: bytes) -> list[JsonObject]:
-    """Canonical JSON objects, one a line."""
-    if data and not data.endswith(b"\n"):
-        raise ValueError("the last line is incomplete")
-    return [_object(line + b"\n") for line in data.split(b"\n")[:-1]]
-
-
-def _frontmatter(data: bytes) -> dict[str, Json]:
-    """The block between two lines of dashes: a key and a JSON value on each line."""
-    text = data.decode("utf-8")
-    if not text.startswith("---\n"):
-        raise ValueError("it has no frontmatter")
-    block, end, _ = text[4:].partition("\n---\n")
-    if not end:
-        raise ValueError("its frontmatter does not end")
-    pairs = (line.partition(": ") for line in block.split("\n"))
-    return {name: parse_object(f'{{"v":{value}}}')["v"] for name, _, value in pairs}
-
-
-def _listed(evidence: JsonObject) -> dict[str, str | None]:
-    """The files that a job's evidence names, with the hash of each; None for what it removed."""
-    files = evidence.get("files")
-    if not isinstance(files, list | tuple):
-        raise ValueError("the evidence lists no files")  # noqa: TRY004 - a finding like the others
-    found: dict[str, str | None] = {}
-    for each in files:
-        if isinstance(each, Mapping):
-            digest = each.get("sha256")
-            found[str(each.get("path"))] = None if digest is None else str(digest)
-    return found

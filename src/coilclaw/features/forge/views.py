@@ -89,8 +89,8 @@ class PullShown(PullView, frozen=True, kw_only=True):
     """It changes what controls the agent, so your review there does not merge it: merge it there, or answer here."""
 
 
-class FileDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a difference."""
+class ChangedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file that is changed."""
 
     path: str
     kind: ChangeKind
@@ -98,6 +98,11 @@ class FileDiff(msgspec.Struct, frozen=True, kw_only=True):
     new_size: int
     executable: bool
     """It can be run afterwards."""
+
+
+class FileDiff(ChangedFile, frozen=True, kw_only=True):
+    """One file of a difference."""
+
     binary: bool
     cut: bool
     """It is too long to be shown here as a whole."""
@@ -234,6 +239,21 @@ def shown_path(path: str) -> str:
     return one_line(path.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
+def changed_files(forge: "LocalForge", changes: list[FileChange]) -> list[ChangedFile]:
+    """These files without their differences."""
+    sizes = forge.repository.change_sizes(changes)
+    return [
+        ChangedFile(
+            path=shown_path(each.path),
+            kind=each.kind,
+            old_size=old,
+            new_size=new,
+            executable=each.new_mode == PROGRAM,
+        )
+        for each, (old, new) in zip(changes, sizes, strict=True)
+    ]
+
+
 def file_diffs(
     forge: "LocalForge", pull: PullRequest, changes: list[FileChange], said: Said, *, whole: bool = False
 ) -> list[FileDiff]:
@@ -285,7 +305,7 @@ def _file_diff(change: FileChange, old: int, new: int, patch: bytes | None, said
         kind=change.kind,
         old_size=old,
         new_size=new,
-        executable=change.new_mode == "100755",
+        executable=change.new_mode == PROGRAM,
         binary=binary,
         cut=cut,
         patch="" if binary or cut or patch is None else visible(said(patch.decode("utf-8", "replace"))),

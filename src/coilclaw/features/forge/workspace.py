@@ -18,13 +18,15 @@ import msgspec
 from coilclaw.features.forge.store import deployed_commit, set_deployed
 from coilclaw.gate.paths import classify
 from coilclaw.ledger.audit import add_event
+from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import MAIN, FileChange
 from coilclaw.sandbox.bot_repository import BotRepository
 from coilclaw.sandbox.fast_import import FILE, OWNER, PROGRAM, ForgeRefused, Written, name_fault
 from coilclaw.sandbox.files import FileGrant, NewFile, WorkspaceFiles, read_existing
 from coilclaw.sandbox.git import blob_id
 from coilclaw.sandbox.scan import open_folder
-from coilclaw.store.job_trees import changed_by, forget_changed
+from coilclaw.store.job_trees import FileChanged, changed_since_commit, forget_changed
 from coilclaw.store.lock import open_lock_file
 from coilclaw.store.tx import Tx
 
@@ -56,6 +58,8 @@ class BotWorkspace:
         self._app = app
         self.repository = BotRepository(app.workspace)
         self._kept = app.home.root / "forge"
+        self._behind = self._kept / "index-behind"
+        """There while the owner's own index could not be brought up to date."""
 
     def fault(self) -> str:
         """Why the forge cannot work here, with the remedy; empty when it can."""
@@ -88,6 +92,8 @@ class BotWorkspace:
         """The same for one who holds the lock; `main` is the commit on it, if that was asked for already."""
         main = main or self._ready()
         self._deploy_alone(main)
+        if self._behind.exists():
+            self._refresh_index(main)
         return self._sweep(why, main)
 
     def _ready(self) -> str:
@@ -125,9 +131,19 @@ class BotWorkspace:
         changes = self.repository.changes(before, main) if before != main else []
         kept = self._put(changes, main)
         if deployed_commit(db.reader) != main:
-            self.repository.refresh_index(main)
+            self._refresh_index(main)
             db.write_now(lambda tx: self._deployed(tx, main, kept))
         return changes
+
+    def _refresh_index(self, commit: str) -> None:
+        """Bring the owner's own index up to date. Where it is locked that is done later: the files are in place."""
+        self._kept.mkdir(exist_ok=True, mode=0o700)
+        try:
+            self.repository.refresh_index(commit)
+            self._behind.unlink(missing_ok=True)
+        except ToolError as error:
+            self._behind.touch()
+            self._app.warn(f"`git status` in the workspace shows an older state for now: {error}")
 
     def _deployed(self, tx: Tx, main: str, kept: tuple[str, ...]) -> None:
         set_deployed(tx, main)
@@ -228,20 +244,19 @@ class BotWorkspace:
     # The workspace into main
 
     def _sweep(self, why: str, main: str) -> str:
-        known = changed_by(self._app.db.reader)
+        known = changed_since_commit(self._app.db.reader)
         swept = self._look(main)
         if not swept.written:
             if known:  # what they changed is on main already, or was changed back
                 self._app.db.write_now(lambda tx: forget_changed(tx, known))
             return main
-        actions = list(dict.fromkeys(known[each.path] for each in swept.written if each.path in known))
-        outside = [each.path for each in swept.written if each.path not in known]
+        actions, outside = self._origins(swept.written, known, main)
         message = _message(why, swept, actions, outside)
         new = self.repository.commit(main, swept.written, message, OWNER, int(self._app.clock().timestamp()))
         self._app.reached("swept")
         self.repository.move(MAIN, new, main)
         self._app.reached("main_moved")
-        self.repository.refresh_index(new)
+        self._refresh_index(new)
 
         def write(tx: Tx) -> None:
             set_deployed(tx, new)
@@ -257,11 +272,31 @@ class BotWorkspace:
         self._app.db.write_now(write)
         return new
 
+    def _origins(
+        self, written: Sequence[Written], known: Sequence[FileChanged], main: str
+    ) -> tuple[list[str], list[str]]:
+        """The actions that had a part in these changes, and the paths that somebody else changed too, or alone."""
+        steps: dict[str, list[FileChanged]] = {}
+        for step in known:
+            steps.setdefault(step.path, []).append(step)
+        mine = [each for each in written if each.path in steps]
+        outside = [each.path for each in written if each.path not in steps]
+        entries = self.repository.entries(main) if mine else {}
+        for start in range(0, len(mine), AT_ONCE):
+            some = mine[start : start + AT_ONCE]
+            blobs = self.repository.blobs(entries[each.path].blob for each in some if each.path in entries)
+            for each in some:
+                old = blobs[entries[each.path].blob] if each.path in entries else None
+                if not _leads(steps[each.path], _hash(old), _hash(each.data)):
+                    outside.append(each.path)
+        return list(dict.fromkeys(step.action_id for each in mine for step in steps[each.path])), outside
+
     def _look(self, main: str) -> Swept:
         written: list[Written] = []
         left_out: list[str] = []
         weight = 0
         self._kept.mkdir(exist_ok=True, mode=0o700)
+        (self._kept / "index.lock").unlink(missing_ok=True)  # left by a git that was killed: nobody else is here
         differing = self.repository.differing(main, self._kept)
         entries = self.repository.entries(main) if differing else {}
         for path in differing:
@@ -307,6 +342,20 @@ def read_file(root: Path, path: str) -> tuple[bytes, str] | tuple[None, str] | N
     if data is None:
         return None, "it cannot be read"
     return data, PROGRAM if info.st_mode & 0o100 else FILE
+
+
+def _hash(data: bytes | None) -> str:
+    return "" if data is None else sha256_hex(data)
+
+
+def _leads(steps: Sequence[FileChanged], before: str, after: str) -> bool:
+    """Whether actions alone lead from one content of a file to another; what nobody knows is not held against them."""
+    at: str | None = before
+    for step in steps:
+        if at is not None and step.before not in (None, at):
+            return False
+        at = step.after
+    return at in (None, after)
 
 
 def _message(why: str, swept: Swept, actions: list[str], outside: list[str]) -> str:

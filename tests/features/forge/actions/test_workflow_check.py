@@ -36,7 +36,7 @@ def test_links_large_files_and_strangers_in_the_folder_are_faults(tmp_path):
     (folder / "tests.yml").symlink_to("deploy.yml")
     (folder / "deploy.yml").write_bytes(b"#" * (65 << 10))
     (folder / "own.yml").write_text("on: push\n")
-    found = folder_faults(tmp_path)
+    found = folder_faults(tmp_path, 4711)
     assert sorted(path.rpartition("/")[2] for path, faults in found.items() if faults) == [
         "deploy.yml", "own.yml", "tests.yml",
     ]  # fmt: skip

@@ -17,6 +17,26 @@ CI_PLAN = '"$RUNNER_TEMP/coilclaw/bin/coilclaw" ci plan'
 CHECKOUT = "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683"
 STOP = '        run: test -z "$CI_STOP"\n'
 INTAKE_IF = "if: github.actor_id == '4711' || github.actor_id == vars.COILCLAW_BOT_ID"
+OWNER_ID = 4711
+TAKE_PLAN = """\
+          name: plan
+          path: ${{ runner.temp }}/plan
+      - name: Fetch what it names
+"""
+HAND_ON_PLAN = """\
+          name: plan
+          path: ${{ runner.temp }}/plan
+          if-no-files-found: error
+"""
+INSTALL = """\
+        run: |
+          python3 -m venv "$RUNNER_TEMP/coilclaw"
+          "$RUNNER_TEMP/coilclaw/bin/pip" install --quiet --require-hashes --only-binary :all:\
+ -r .github/coilclaw/requirements.lock
+"""
+UNPACK = """\
+        run: tar -x -f "$RUNNER_TEMP/plan/tree.tar" .github/coilclaw
+"""
 
 MUTATIONS: tuple[tuple[str, str, str, str], ...] = (
     # How the file is read
@@ -135,11 +155,31 @@ MUTATIONS: tuple[tuple[str, str, str, str], ...] = (
     ("execute.yml", "        id: plan\n", f"        id: plan\n        uses: {CHECKOUT}\n", "either run or uses"),
     ("execute.yml", "        id: plan\n", "        id: plan\n        with:\n          a: b\n", "only an action"),
     ("execute.yml", "${{ runner.temp }}/plan\n", "${{ github.workspace }}\n", "expression is not allowed"),
+    # An artifact of an untrusted job over the checkout, before its program is installed beside a secret
+    ("execute.yml", TAKE_PLAN, TAKE_PLAN.replace("${{ runner.temp }}/plan", "."), "of its own below runner.temp"),
+    ("execute.yml", TAKE_PLAN, TAKE_PLAN.replace("temp }}/plan", "temp }}/coilclaw"), "of its own below runner.temp"),
+    ("execute.yml", TAKE_PLAN, TAKE_PLAN.replace("plan", "author"), "only from plan"),
+    ("execute.yml", INSTALL, UNPACK, "from its own checkout"),
+    ("execute.yml", UNPACK, f"        uses: {CHECKOUT}\n", "this job checks nothing out"),
+    # A whole home, with its key, or the checkout handed on
+    ("execute.yml", HAND_ON_PLAN, HAND_ON_PLAN.replace("temp }}/plan", "temp }}/home"), "of its own below runner.temp"),
+    ("execute.yml", HAND_ON_PLAN, HAND_ON_PLAN.replace("${{ runner.temp }}/plan", "~"), "of its own below runner.temp"),
+    ("execute.yml", HAND_ON_PLAN, HAND_ON_PLAN.replace("plan", "author"), "hands on plan and nothing else"),
+    (
+        "tests.yml",
+        INSTALL,
+        INSTALL + "      - uses: actions/upload-artifact@ea165f8d65b6e75b540449e92b4886f43607fa02\n",
+        "hands on nothing",
+    ),
+    # A secret for whatever the installation runs
+    ("execute.yml", INSTALL, "        env:\n" + MODEL + INSTALL, "steps[2].env: only the step that runs"),
+    # Somebody else as the owner
+    ("intake.yml", INTAKE_IF, INTAKE_IF.replace("4711", "6666"), "if: it must name the account 4711"),
 )
 
 
 def test_the_shipped_workflows_keep_to_the_matrix() -> None:
-    found = [fault for name, text in WORKFLOWS.items() for fault in workflow_faults(name, text.encode())]
+    found = [fault for name, text in WORKFLOWS.items() for fault in workflow_faults(name, text.encode(), OWNER_ID)]
     assert found == []
 
 
@@ -149,7 +189,7 @@ def test_the_shipped_workflows_keep_to_the_matrix() -> None:
 def test_a_mutated_workflow_is_refused_for_its_reason(name: str, old: str, new: str, reason: str) -> None:
     text = WORKFLOWS[name]
     assert old in text
-    faults = list(workflow_faults(name, text.replace(old, new, 1).encode()))
+    faults = list(workflow_faults(name, text.replace(old, new, 1).encode(), OWNER_ID))
     assert any(reason in fault for fault in faults), faults
 
 
@@ -159,7 +199,7 @@ def test_there_are_enough_mutations_and_none_twice() -> None:
 
 @pytest.mark.parametrize("name", ["extra.yml", "execute.yaml", "sub/execute.yml", "EXECUTE.yml", ".github/workflows/x"])
 def test_a_file_without_a_row_may_not_run(name: str) -> None:
-    assert "no such workflow" in next(workflow_faults(name, WORKFLOWS["execute.yml"].encode()))
+    assert "no such workflow" in next(workflow_faults(name, WORKFLOWS["execute.yml"].encode(), OWNER_ID))
 
 
 def test_every_scalar_is_the_text_that_stands_there() -> None:
@@ -181,4 +221,4 @@ def test_what_other_readers_might_read_otherwise_is_refused(data: bytes) -> None
 
 @pytest.mark.parametrize("data", [b"", b"- a\n", b"text\n", b"on: x\n", b"jobs:\n  tests: x\n"])
 def test_a_file_that_is_no_workflow_has_faults(data: bytes) -> None:
-    assert list(workflow_faults("tests.yml", data))
+    assert list(workflow_faults("tests.yml", data, OWNER_ID))

@@ -121,8 +121,14 @@ def test_a_job_that_ran_twice_has_one_pull_request(bot):
     bot.script(PLAN, WRITE, DONE)
     job_id = handed_in(bot)
     for _ in range(2):
-        assert executed(bot, job_id)["propose"].result == "success"
-    assert len(bot.fake.pulls) == 1
+        run = executed(bot, job_id)["propose"]
+        assert run.result == "success", run.log
+    (pull,) = bot.fake.pulls.values()
+    theirs = bot.fake.hosted.git("cat-file", "commit", bot.fake.head_of(pull)).replace(b"CoilClaw <", b"Mallory <m")
+    pushed = bot.fake.hosted.put_raw(theirs)
+    bot.fake.hosted.move(f"heads/{pull.head}", pushed, force=True)
+    assert executed(bot, job_id)["propose"].result == "failure"  # what a person pushed is not written over
+    assert bot.fake.hosted.ref(f"heads/{pull.head}") == pushed
 
 
 def test_a_call_that_needs_the_owner_is_not_done_and_nothing_is_proposed(bot):

@@ -301,6 +301,15 @@ async def test_a_secret_never_leaves(hub):
     assert not any("canary-value" in str(body) for _, _, body in bot.fake.requests)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
+async def test_a_secret_never_leaves_in_another_encoding(hub, encoding):
+    bot = hub()
+    bot.app.redactor.register("canary", "s3cr3t-canary-value-8812")
+    (bot.app.workspace / "mine.txt").write_bytes("zu Hause: größer s3cr3t-canary-value-8812\n".encode(encoding))
+    assert "secret" in await bot.sync()
+    assert not [path for method, path in bot.fake.writes() if path.endswith(("/blobs", "/trees"))]
+
+
 async def test_workflow_files_stay_local(hub):
     bot = hub()
     folder = bot.app.workspace / ".github" / "workflows"

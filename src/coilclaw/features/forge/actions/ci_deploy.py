@@ -41,7 +41,7 @@ def tree_faults(app: "Runtime") -> Iterator[str]:
     yield from registry_faults(merge, app.redact)
     yield from sop_faults(merge, callable_tools, app.redact)
     yield from skill_faults(merge)
-    yield from changed_workflow_faults(merge)
+    yield from changed_workflow_faults(merge, app.config.forge.github.owner_id)
     yield from secret_faults(merge, app.redactor.certain)
 
 

@@ -11,6 +11,7 @@ from coilclaw.features.forge.actions.handover import Handed
 from coilclaw.features.forge.actions.remote_jobs import RemoteJobs
 from coilclaw.features.forge.forge import LocalForge
 from coilclaw.features.forge.github.api import GitHubApi
+from coilclaw.features.forge.github.main_branch import commit_of
 from coilclaw.features.forge.github.pulls_there import GitHubPulls
 from coilclaw.features.forge.paths import run_path
 from coilclaw.features.forge.store import add_pull
@@ -66,7 +67,8 @@ async def propose(app: "Runtime", handed: Handed, run_id: str) -> str:
     if failed := [check for check in checked.checks if not check.passed]:
         words = "; ".join(f"{check.name}: {'; '.join((check.summary, *check.details[:5]))}" for check in failed)
         raise RunDenied(f"its checks do not pass, so nothing was sent: {words}")
-    shown = await GitHubPulls(app, forge).show(checked)
+    pulls = GitHubPulls(app, forge)
+    shown = await pulls.show(checked, replaces=await _of_an_earlier_run(pulls, forge, checked))
     return f"Pull request #{shown.remote} stands at {shown.head[:12]}."
 
 
@@ -75,6 +77,20 @@ async def _there(app: "Runtime", branch: str) -> list[str]:
     owner = app.config.forge.github.repository.partition("/")[0]
     rows = await GitHubApi(app).read_all(f"/pulls?head={quote(f'{owner}:{branch}')}&state=all")
     return [str(each.get("state")) for each in rows]
+
+
+async def _of_an_earlier_run(pulls: GitHubPulls, forge: LocalForge, pull: PullRequest) -> str:
+    """The head of the job's branch there, if a run of this job made it: one commit of the bot's own on main's."""
+    head = commit_of((await pulls.api.read(f"/git/ref/heads/{quote(pull.branch)}")).fields)
+    if not head:
+        return ""
+    told = (await pulls.api.read(f"/git/commits/{head}")).fields
+    parents = told.get("parents")
+    onto = [str(as_object(each).get("sha")) for each in parents] if isinstance(parents, list) else []
+    by_bot = as_object(told.get("author")).get("email") == BOT.address
+    of_job = f"\nJob: {pull.job_id}\n" in f"{told.get('message')}\n"
+    on_main = len(onto) == 1 and await asyncio.to_thread(forge.repository.has, onto[0])
+    return head if by_bot and of_job and on_main else ""
 
 
 def _rebuilt(

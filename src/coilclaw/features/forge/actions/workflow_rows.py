@@ -25,7 +25,7 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
     "actions/download-artifact@d3f86a106a0bac45b974a628896c90dbdf5c8093": ("name", "path"),
 }  # fmt: skip
 """The only actions, each at one commit, with the inputs it may be given."""
-CHECKOUT = next(iter(ACTIONS))
+CHECKOUT, _, DOWNLOAD = ACTIONS
 
 OWNER_IF = r"github\.actor_id == '[1-9][0-9]*' \|\| github\.actor_id == vars\.COILCLAW_BOT_ID"
 OWN_BRANCHES = r"github\.event\.pull_request\.head\.repo\.full_name == github\.repository"
@@ -45,6 +45,8 @@ class JobRights(msgspec.Struct, frozen=True, kw_only=True):
     """A pattern that its `if` must match; empty: it has none."""
     verb: str = ""
     """The one command it runs."""
+    hands_on: bool = False
+    """Whether what its command made, and the hash of it, leave the job."""
 
 
 class WorkflowRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,15 +77,18 @@ ROWS: Mapping[str, WorkflowRow] = {
         group="execute-${{ inputs.job_id }}",
         run_name="execute ${{ inputs.job_id }}",
         jobs={
-            "plan": JobRights(permissions=_READ, secrets=_MODEL, token=True, environment="model", verb="plan"),
-            "fetch": JobRights(permissions=_READ, secrets=_FETCH, needs=("plan",), verb="fetch"),
-            "analyse": JobRights(permissions={}, needs=("plan", "fetch"), verb="analyse"),
+            "plan": JobRights(
+                permissions=_READ, secrets=_MODEL, token=True, environment="model", verb="plan", hands_on=True
+            ),
+            "fetch": JobRights(permissions=_READ, secrets=_FETCH, needs=("plan",), verb="fetch", hands_on=True),
+            "analyse": JobRights(permissions={}, needs=("plan", "fetch"), verb="analyse", hands_on=True),
             "author": JobRights(
                 permissions=_READ,
                 secrets=_MODEL,
                 environment="model",
                 needs=("plan", "fetch", "analyse"),
                 verb="author",
+                hands_on=True,
             ),
             "propose": JobRights(
                 permissions=_READ, secrets=_APP, environment="propose", needs=("author",), verb="propose"

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from coilclaw.features.forge.actions.workflow_rows import (
     ACTIONS,
     CHECKOUT,
+    DOWNLOAD,
     FOLDER,
     INSTALL,
     MOST_MINUTES,
@@ -50,12 +51,12 @@ _ENV_NAME = r"CI_[A-Z][A-Z_]{0,39}"
 _VALUE = r"\$\{\{ (inputs\.[a-z_]+|needs\.[a-z]+\.outputs\.manifest|vars\.COILCLAW_[A-Z_]+|github\.sha) \}\}"
 _SECRET = r"\$\{\{ secrets\.([A-Z][A-Z0-9_]*) \}\}"  # noqa: S105 - an expression
 _TOKEN = "${{ github.token }}"  # noqa: S105 - an expression, not a token
-_TEMP = r"\$\{\{ runner\.temp \}\}/[a-z]+"
 _EXPRESSION = re.compile(r"\$\{\{")
 
 
-def workflow_faults(name: str, data: bytes) -> Faults:
-    """Everything in a file below `.github/workflows` that its row does not allow."""
+def workflow_faults(name: str, data: bytes, owner_id: int) -> Faults:
+    """Everything in a file below `.github/workflows` that its row does not allow. The owner is known by number; 0 where
+    the settings name none, so that any may stand there."""
     row = ROWS.get(name)
     if row is None:
         yield f"there is no such workflow: only {', '.join(ROWS)} may run here"
@@ -84,7 +85,7 @@ def workflow_faults(name: str, data: bytes) -> Faults:
         elif not isinstance(jobs[job], dict):
             yield f"jobs.{job}: it must be a map"
         else:
-            yield from _job(f"jobs.{job}", _map(jobs[job]), wanted)
+            yield from _job(f"jobs.{job}", _map(jobs[job]), wanted, owner_id)
 
 
 def is_workflow(path: str) -> bool:
@@ -148,7 +149,7 @@ def _concurrency(value: Yaml | None, row: WorkflowRow) -> Faults:
 # A job
 
 
-def _job(place: str, job: Mapping[str, Yaml], row: JobRights) -> Faults:
+def _job(place: str, job: Mapping[str, Yaml], row: JobRights, owner_id: int) -> Faults:
     yield from _keys(place, job, _JOB)
     yield from _plain(f"{place}.name", job.get("name", ""))
     if job.get("runs-on") != RUNNER:
@@ -163,6 +164,8 @@ def _job(place: str, job: Mapping[str, Yaml], row: JobRights) -> Faults:
     condition = job.get("if", "")
     if not isinstance(condition, str) or not re.fullmatch(row.condition, condition):
         yield f"{place}.if: it must be {row.condition or 'left out'}"
+    elif owner_id and (named := re.search(r"'([0-9]+)'", condition)) is not None and named[1] != str(owner_id):
+        yield f"{place}.if: it must name the account {owner_id}, which is yours"
     yield from _outputs(f"{place}.outputs", job.get("outputs", {}), row)
     steps = job.get("steps")
     if not isinstance(steps, list) or not steps:
@@ -213,10 +216,12 @@ def _step(place: str, value: Yaml, row: JobRights) -> Faults:
     yield from _env(f"{place}.env", step.get("env", {}), row)
     if "run" in step:
         yield from _run(f"{place}.run", step["run"], row)
+        if "env" in step and step["env"] != STOP_ENV and not str(step["run"]).startswith(PROGRAM):
+            yield f"{place}.env: only the step that runs `coilclaw ci` is given variables"
         if "with" in step:
             yield f"{place}.with: only an action has inputs"
     if "uses" in step:
-        yield from _uses(place, step)
+        yield from _uses(place, step, row)
         if "env" in step:
             yield f"{place}.env: an action is given no environment"
 
@@ -246,9 +251,11 @@ def _run(place: str, value: Yaml, row: JobRights) -> Faults:
         yield f"{place}: no expression stands in a command; give it to the step's env"
     if text not in (STOP_RUN, INSTALL, UNPACK, f"{PROGRAM}{row.verb}"):
         yield f"{place}: this job runs `coilclaw ci {row.verb}`, and nothing else"
+    if text == UNPACK and row.permissions:
+        yield f"{place}: a job that may check out installs the program from its own checkout"
 
 
-def _uses(place: str, step: Mapping[str, Yaml]) -> Faults:
+def _uses(place: str, step: Mapping[str, Yaml], row: JobRights) -> Faults:
     action = step["uses"]
     known = ACTIONS.get(action) if isinstance(action, str) else None
     if known is None:
@@ -256,11 +263,33 @@ def _uses(place: str, step: Mapping[str, Yaml]) -> Faults:
         return
     given = _map(step.get("with"))
     yield from _keys(f"{place}.with", given, known)
-    if action == CHECKOUT and given.get("persist-credentials") != "false":
-        yield f"{place}.with: persist-credentials must be false, or the token stays in the checkout"
     for name, value in given.items():
-        if not (name == "path" and isinstance(value, str) and re.fullmatch(_TEMP, value)):
+        if name != "path" or value != _place_of(given):
             yield from _plain(f"{place}.with.{name}", value)
+    if action == CHECKOUT:
+        if not row.permissions:
+            yield f"{place}.uses: this job checks nothing out; its tree is an artifact"
+        if given.get("persist-credentials") != "false":
+            yield f"{place}.with: persist-credentials must be false, or the token stays in the checkout"
+        return
+    yield from _artifact(f"{place}.with", given, row, taken=action == DOWNLOAD)
+
+
+def _artifact(place: str, given: Mapping[str, Yaml], row: JobRights, *, taken: bool) -> Faults:
+    """What an untrusted job made never lies over a checkout, and nothing leaves a job but what its command made."""
+    name = given.get("name")
+    if taken and name not in row.needs:
+        yield f"{place}.name: this job takes artifacts only from {', '.join(row.needs) or 'nobody'}"
+    if not taken and not row.hands_on:
+        yield f"{place}: this job hands on nothing"
+    elif not taken and name != row.verb:
+        yield f"{place}.name: this job hands on {row.verb} and nothing else"
+    if given.get("path") != _place_of(given):
+        yield f"{place}.path: an artifact has a folder of its own below runner.temp, with its name"
+
+
+def _place_of(given: Mapping[str, Yaml]) -> str:
+    return f"${{{{ runner.temp }}}}/{given.get('name')}"
 
 
 # Small things

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from coilclaw.runtime.runtime import Runtime
 
+ACCEPT = "main_accept"
+
 
 class AcceptArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of main_accept."""
@@ -36,7 +38,7 @@ def make_accept(home: "Callable[[], Runtime]") -> Tool:
         summary=lambda args: f"Take in {args.commit[:12]}, which somebody pushed to main on GitHub",
     )
     async def main_accept(args: AcceptArgs, context: Context) -> ToolOutput:
-        """Take in a commit on main of GitHub that no merge of ours made; only `coilclaw bot accept` proposes it."""
+        """Take in a commit on main of GitHub that no merge of ours made; the look at GitHub asks."""
         from coilclaw.features.forge.github.store import github_state, set_github_state
 
         app = home()

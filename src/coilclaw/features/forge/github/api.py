@@ -38,7 +38,7 @@ class GitHubRefused(ToolError):
     code = "GITHUB_REFUSED"
 
     def __init__(self, status: int, message: str, *, remedy: str = "") -> None:
-        super().__init__(f"GitHub refused it ({status}): {message}.", remedy=remedy, begun=False)
+        super().__init__(f"GitHub refused it ({status}): {message.rstrip('.')}.", remedy=remedy, begun=False)
         self.status = status
 
 
@@ -245,6 +245,8 @@ class GitHubApi:
     def _refused(self, answer: GitHubAnswer) -> GitHubRefused:
         message = str(answer.fields.get("message", ""))[:300]
         remedy = "Run `coilclaw bot connect`: it says what is missing." if answer.status in (401, 403, 404) else ""
+        if 300 <= answer.status < 400:
+            remedy = "The repository was renamed or moved: set forge.github.repository to where it is now."
         return GitHubRefused(answer.status, self._app.redact(message) or "no reason given", remedy=remedy)
 
     # Signing in
@@ -273,7 +275,10 @@ class GitHubApi:
         token, ends, given = told.get("token"), told.get("expires_at"), told.get("permissions")
         if answer.status != 201 or not isinstance(token, str) or not isinstance(ends, str):
             message = str(told.get("message", ""))[:300]
-            raise GitHubRefused(answer.status, f"no token for the App: {message}", remedy="Run `coilclaw bot connect`.")
+            remedy = "Run `coilclaw bot connect`: it says what is missing."
+            if answer.status in (404, 422):
+                remedy = "Install the App on the repository with its permissions; if it was renamed, set its name anew."
+            raise GitHubRefused(answer.status, f"no token for the App: {message}", remedy=remedy)
         self._app.redactor.register("github installation token", token)
         granted = set(as_object(given))
         if wide := sorted(granted & set(NEVER)):

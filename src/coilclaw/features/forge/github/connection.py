@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from coilclaw.features.forge.codeowners import OWNERS
 from coilclaw.features.forge.github.api import GitHubApi, TokenRights
-from coilclaw.features.forge.github.main_branch import commit_of
+from coilclaw.features.forge.github.main_branch import commit_of, push_line
 from coilclaw.packets.box import Probe
 from coilclaw.packets.canonical import JsonObject
 from coilclaw.packets.errors import CoilclawError
@@ -49,6 +49,9 @@ def _repository(name: str, told: JsonObject) -> Probe:
     if told.get("private") is not True:
         remedy = "Make it private: what is sent to a public one has left for good."
         return Probe(name="repository", state="fail", detail=f"{name} is public", remedy=remedy)
+    if told.get("archived") is True:
+        remedy = "Take it out of the archive: GitHub takes nothing while it is there."
+        return Probe(name="repository", state="fail", detail=f"{name} is archived", remedy=remedy)
     if told.get("default_branch") != "main":
         remedy = "Make main its default branch."
         return Probe(name="repository", state="fail", detail="its default branch is not main", remedy=remedy)
@@ -92,6 +95,5 @@ def _protection(branches: list[JsonObject]) -> Probe:
 def _main(app: "Runtime", main: str) -> Probe:
     if main:
         return Probe(name="main there", state="ok", detail=main[:12])
-    address = f"https://github.com/{app.config.forge.github.repository}.git"
-    remedy = f"Push it once, as yourself: git -C {app.workspace} push {address} main"
+    remedy = f"Push it once, as yourself: {push_line(app)}"
     return Probe(name="main there", state="fail", detail="the repository is empty", remedy=remedy)

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
 
 def page_of(settings: "GitHubForge", rest: str = "") -> str:
     """A page of the bot's repository, on the site that the API belongs to."""
-    site = settings.api_url.rstrip("/").removesuffix("/api/v3").replace("https://api.github.com", "https://github.com")
-    return f"{site}/{settings.repository}{rest}"
+    return f"{settings.site}/{settings.repository}{rest}"
 
 
 def runs_page(settings: "GitHubForge") -> str:

@@ -1,19 +1,22 @@
 """Main here and main on GitHub brought together: fast-forward only, and only what the owner or the gate merged."""
 
 import asyncio
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from coilclaw.features.forge.forge import LocalForge
 from coilclaw.features.forge.github.api import GitHubApi, GitHubRefused
+from coilclaw.features.forge.github.links import page_of
 from coilclaw.features.forge.github.objects import CommitDownloads, CommitUploads
 from coilclaw.features.forge.github.store import github_pull, github_state, merged_there, set_github_state
 from coilclaw.packets.canonical import JsonObject, as_object
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import LEDGER, MAIN, PullRequest
 from coilclaw.packets.ids import stamp
-from coilclaw.sandbox.fast_import import BOT
+from coilclaw.sandbox.fast_import import BOT, object_id
 from coilclaw.store.actions import load_action
 
 if TYPE_CHECKING:
@@ -50,14 +53,35 @@ class MainBranch:
         here = await asyncio.to_thread(self._forge.bot.settle, "before GitHub was looked at")
         there = await self.there()
         if there == here:
+            await self._keep_common(here)
             return []
         if await asyncio.to_thread(self._repository.leads_to, there, here):
+            await self._must_not_be_set_back(there)
             await self._push(here, there)
+            await self._keep_common(here)
             return []
         await self.bring(there)
         merged = await self._judged(here, there)
         await asyncio.to_thread(self._take_in, there, merged)
+        await self._keep_common(there)
         return [pull for pull, _ in merged]
+
+    async def _keep_common(self, commit: str) -> None:
+        if github_state(self._app.db.reader).common != commit:
+            await self._app.db.write(
+                lambda tx: set_github_state(tx, msgspec.structs.replace(github_state(tx), common=commit))
+            )
+
+    async def _must_not_be_set_back(self, there: str) -> None:
+        """Whoever took commits back on GitHub had a reason; a push would undo that."""
+        common = github_state(self._app.db.reader).common
+        if there == common or not await asyncio.to_thread(self._repository.leads_to, there, common or there):
+            return
+        if common:
+            raise GitHubHeld(
+                f"main on GitHub was set back from {common[:12]} to {there[:12]}.",
+                remedy=f"Undo here what you do not want (`git revert`), then push main: {push_line(self._app)}",
+            )
 
     async def there(self) -> str:
         """Where main stands on GitHub."""
@@ -67,7 +91,7 @@ class MainBranch:
             return state.main
         sha = commit_of(answer.fields)
         if not sha:
-            remedy = f"Push it once: git -C {self._app.workspace} push https://github.com/OWNER/NAME.git main"
+            remedy = f"Push it once, as yourself: {push_line(self._app)}"
             raise GitHubHeld("the repository on GitHub has no branch main.", remedy=remedy)
         await self._app.db.write(
             lambda tx: set_github_state(tx, msgspec.structs.replace(github_state(tx), main=sha, etag=answer.etag))
@@ -96,9 +120,9 @@ class MainBranch:
         try:
             await self._api.write("PATCH", "/git/refs/heads/main", {"sha": here, "force": False})
         except GitHubRefused as error:
-            remedy = f"Push them yourself: git -C {self._app.workspace} push https://github.com/OWNER/NAME.git main"
             raise GitHubHeld(
-                f"GitHub does not take your own edits of the workspace on main. {error.message}", remedy=remedy
+                f"GitHub does not take your own edits of the workspace on main. {error.message}",
+                remedy=f"Push them yourself: {push_line(self._app)}",
             ) from error
 
     async def bring(self, commit: str) -> None:
@@ -146,6 +170,8 @@ class MainBranch:
             pull = await self._merged_as(commit) if len(new) <= MOST_COMMITS else None  # the oldest are not among them
             if pull is not None:
                 merged.append((pull, commit))
+            elif len(new) <= MOST_COMMITS and await self._is_owners_merge(commit):
+                continue
             elif not accepted or not await asyncio.to_thread(self._repository.leads_to, commit, accepted):
                 raise GitHubHeld(
                     f"main on GitHub has the commit {commit[:12]}, which is no merge of yours or of the gate.",
@@ -165,12 +191,29 @@ class MainBranch:
         if told.get("merge_commit_sha") != commit or told.get("merged") is not True:
             return None
         pull, by = self._forge.find(number), as_object(told.get("merged_by")).get("id")
-        joined = await asyncio.to_thread(self._repository.merge, parents[0], parents[1])
-        if joined.conflicts or joined.tree != await asyncio.to_thread(self._repository.tree_of, commit):
-            return None  # it brings more than the branch had
+        if not await self._brings_its_branch_alone(commit, parents):
+            return None
         if by != self._app.config.forge.github.owner_id and not self._is_allowed(pull, parents[1], commit):
             return None
         return msgspec.structs.replace(pull, head_sha=parents[1])  # the job may have gone on since
+
+    async def _is_owners_merge(self, commit: str) -> bool:
+        """Whether the owner merged this there, out of a pull request that is not of this home, such as one of a run in
+        Actions. GitHub says who did; names in the commit say nothing."""
+        parents = (await asyncio.to_thread(self._repository.log, commit, 1))[0].parents
+        if len(parents) != 2 or not await self._brings_its_branch_alone(commit, parents):
+            return False
+        for row in (await self._api.read(f"/commits/{commit}/pulls")).rows:
+            told = (await self._api.read(f"/pulls/{number_of(row)}")).fields
+            by, base = as_object(told.get("merged_by")).get("id"), as_object(told.get("base")).get("ref")
+            made = told.get("merge_commit_sha") if told.get("merged") is True else None
+            if (made, base, by) == (commit, "main", self._app.config.forge.github.owner_id):
+                return True
+        return False
+
+    async def _brings_its_branch_alone(self, commit: str, parents: Sequence[str]) -> bool:
+        joined = await asyncio.to_thread(self._repository.merge, parents[0], parents[1])
+        return not joined.conflicts and joined.tree == await asyncio.to_thread(self._repository.tree_of, commit)
 
     def _is_allowed(self, pull: PullRequest, head: str, commit: str) -> bool:
         """Whether the merge question of this very head was answered with yes, so that the merge there is ours."""
@@ -190,16 +233,27 @@ class MainBranch:
             self._app.reached("github_taken_in")
         for pull, commit in merged:
             if pull.state == "OPEN":
-                self._forge.merged_elsewhere(pull, commit)
+                self._forge.record_merge(pull, commit)
 
-    def already_merged(self, number: int) -> PullRequest | None:
-        """Write down that main here holds the merge of an open pull request; None if it does not."""
+    def holds(self, commit: str) -> bool:
+        """Whether main here holds a commit."""
+        return self._repository.has(object_id(commit)) and self._repository.leads_to(commit, self._forge.bot.main())
+
+    def already_merged(self, number: int, commit: str) -> PullRequest | None:
+        """Write down that main here holds the merge of an open pull request; None if it does not. `commit` is what
+        GitHub calls its merge: one that brings further commits of the branch is one too."""
         with self._forge.bot.alone():
             pull = self._forge.find(number)
-            done = self._repository.merged_as(pull.head_sha, self._forge.bot.main()) if pull.state == "OPEN" else ""
+            if pull.state != "OPEN":
+                return None
+            done = self._repository.merged_as(pull.head_sha, self._forge.bot.main())
+            if not done and self.holds(commit):
+                parents = self._repository.log(commit, 1)[0].parents
+                if len(parents) == 2 and self._repository.leads_to(pull.head_sha, parents[1]):
+                    done, pull = commit, msgspec.structs.replace(pull, head_sha=parents[1])
             if not done:
                 return None
-            self._forge.merged_elsewhere(pull, done)
+            self._forge.record_merge(pull, done)
             return pull
 
     def _joined(self, here: str, there: str) -> str:
@@ -211,7 +265,20 @@ class MainBranch:
         return self._repository.commit_tree(joined.tree, [here, there], "Join main of GitHub", BOT, when)
 
 
+def push_line(app: "Runtime") -> str:
+    """The command by which the owner pushes main."""
+    return f"git -C {shlex.quote(str(app.workspace))} push {page_of(app.config.forge.github, '.git')} main"
+
+
 def commit_of(told: JsonObject) -> str:
     """The commit of a reference as the API shows it; empty when it is none."""
     sha = as_object(told.get("object")).get("sha")
     return sha if isinstance(sha, str) else ""
+
+
+def number_of(told: JsonObject) -> int:
+    """The number of a pull request as the API shows it."""
+    number = told.get("number")
+    if not isinstance(number, int):
+        raise GitHubRefused(502, "it named no pull request")
+    return number

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.features.forge.github.accepting import ACCEPT
 from coilclaw.features.forge.github.api import GitHubBusy, GitHubRefused
 from coilclaw.features.forge.github.main_branch import GitHubHeld
 from coilclaw.features.forge.github.publishing import publish_key
-from coilclaw.features.forge.github.pulls_there import GitHubPulls, NotPublished
+from coilclaw.features.forge.github.pulls_there import GitHubPulls, NotPublished, not_ours
 from coilclaw.features.forge.github.store import (
     GitHubPull,
     GitHubState,
+    closed_here_alone,
+    forget_there,
     github_pull,
     github_state,
     set_github_state,
@@ -28,6 +31,7 @@ from coilclaw.packets.errors import CoilclawError, ProofNeeded, UsageError
 from coilclaw.packets.forge import PullRequest
 from coilclaw.packets.ids import stamp
 from coilclaw.runtime.owner_calls import OwnerCalls
+from coilclaw.store.actions import list_actions
 from coilclaw.store.jobs import load_job, wake_job
 
 if TYPE_CHECKING:
@@ -84,10 +88,13 @@ class GitHubMirror:
         except CoilclawError as error:
             fault = f"{error.message} {error.remedy}".strip()
         await self._app.db.write(lambda tx: set_github_state(tx, self._told(github_state(tx), fault, held)))
+        await self._ask_to_accept(held)
         return not fault
 
     def _steps(self) -> "tuple[Callable[[], Awaitable[object]], ...]":
-        steps = (self._may_go, self._level, self._show_all, self._look_at_all, self.there.main.push_ledger)
+        steps = (
+            self._may_go, self._level, self._close_all, self._show_all, self._look_at_all, self.there.main.push_ledger,
+        )  # fmt: skip
         if self._app.config.forge.github.execute != "actions":
             return steps
         return (self._heed_stop, *steps, self._take_in_runs)
@@ -111,6 +118,14 @@ class GitHubMirror:
     async def _may_go(self) -> None:
         if self._app.estop.engaged():
             raise GitHubHeld("ESTOP is engaged.", remedy="Clear it first: nothing is sent until then.")
+        repository = self._app.config.forge.github.repository.lower()
+        known = github_state(self._app.db.reader).repository
+        if not known:
+            await self._app.db.write(
+                lambda tx: set_github_state(tx, msgspec.structs.replace(github_state(tx), repository=repository))
+            )
+        elif known != repository:
+            await self._app.db.write(lambda tx: forget_there(tx, repository))
 
     async def _level(self) -> None:
         try:
@@ -121,12 +136,25 @@ class GitHubMirror:
         for pull in merged:
             await self._withdraw(pull, "merged")
 
+    async def _close_all(self) -> None:
+        for row in closed_here_alone(self._app.db.reader, MOST_OPEN):
+            await self.there.close(row)
+
     async def _show_all(self) -> None:
         for pull in self._open():
             try:
                 await self.there.show(pull)
             except NotPublished:
                 await self._ask_to_publish(pull)
+
+    async def _ask_to_accept(self, held: str) -> None:
+        """Ask once about a commit that nobody we trust put on main; a question about any other is out of date."""
+        for action in list_actions(self._app.db.reader, "PENDING", MOST_OPEN):
+            if action.call.tool == ACCEPT and parse_object(action.call.args_bytes).get("commit") != held:
+                reason = "Main on GitHub has moved on."
+                await self._app.approvals(self._conveyor).withdraw(action, reason=reason)
+        if held:
+            await self._ask(ToolCall.of(ACCEPT, {"commit": held}), f"accept:{held}", None)
 
     # Questions about a public repository
 
@@ -170,17 +198,22 @@ class GitHubMirror:
                 await self._pulls.close(pull.number, "You closed it on GitHub.")
                 return
             if answer.fields.get("merged") is True:
-                await self._make_up(pull)
+                await self._make_up(pull, str(answer.fields.get("merge_commit_sha")))
                 return
             if (base := as_object(answer.fields.get("base")).get("ref")) != "main":
                 remedy = "Make main its base again, and see its difference before you review it."
                 raise GitHubRefused(409, f"#{row.remote} would be merged into {str(base)[:100]} there", remedy=remedy)
+            if as_object(answer.fields.get("head")).get("sha") not in (row.head, pull.head_sha):
+                raise not_ours(f"#{row.remote}", pull.number)
             await self.there.keep(msgspec.structs.replace(row, etag=answer.etag))
         await self._heed_review(pull, msgspec.structs.replace(row, etag=answer.etag or row.etag))
 
-    async def _make_up(self, pull: PullRequest) -> None:
-        """Main was taken in, and a kill came before that was written down."""
-        if (merged := await asyncio.to_thread(self.there.main.already_merged, pull.number)) is not None:
+    async def _make_up(self, pull: PullRequest, commit: str) -> None:
+        """Main was taken in, and a kill came before that was written down; or the owner merged it in another way."""
+        merged = await asyncio.to_thread(self.there.main.already_merged, pull.number, commit)
+        if merged is None and await asyncio.to_thread(self.there.main.holds, commit):
+            await self._pulls.close(pull.number, f"You merged it on GitHub in another way, as {commit[:12]}.")
+        elif merged is not None:
             await self._withdraw(merged, "merged")
 
     async def _heed_review(self, pull: PullRequest, row: GitHubPull) -> None:

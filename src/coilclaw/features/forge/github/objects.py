@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from coilclaw.features.forge.builtin_checks import searchable
 from coilclaw.features.forge.github.api import GitHubApi
 from coilclaw.packets.canonical import Json, JsonObject, as_object
 from coilclaw.packets.errors import ToolError
@@ -125,7 +126,7 @@ class CommitUploads:
         contents = self._repository.blobs(each.new_blob for each in changes if each.new_blob)
         people = (str(value) for role in (parts.author, parts.committer) for value in role.values())
         words = (parts.message, *people, *(each.path for each in changes))
-        for text in (*words, *(data.decode("utf-8", "replace") for data in contents.values())):
+        for text in (*words, *(searchable(data) for data in contents.values())):
             if self._redact(text) != text:
                 raise SecretInChange(
                     f"the commit {sha[:12]} holds what looks like a secret; nothing was sent.",

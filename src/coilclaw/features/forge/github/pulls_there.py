@@ -11,10 +11,18 @@ import msgspec
 from coilclaw.features.forge.checks import checks_hash
 from coilclaw.features.forge.forge import Join, LocalForge
 from coilclaw.features.forge.github.api import GitHubApi, GitHubRefused
-from coilclaw.features.forge.github.main_branch import MainBranch, commit_of
+from coilclaw.features.forge.github.main_branch import MainBranch, commit_of, number_of
 from coilclaw.features.forge.github.objects import CommitUploads
 from coilclaw.features.forge.github.publishing import publish_key
-from coilclaw.features.forge.github.store import GitHubPull, github_pull, github_state, put_github_pull
+from coilclaw.features.forge.github.store import (
+    CLOSED,
+    GitHubPull,
+    github_pull,
+    github_state,
+    is_known_there,
+    put_github_pull,
+)
+from coilclaw.features.forge.tools import JOIN_SECONDS
 from coilclaw.packets.canonical import Json, JsonObject, as_object
 from coilclaw.packets.errors import EffectUncertain, ToolError
 from coilclaw.packets.forge import PullRequest
@@ -24,7 +32,6 @@ if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
 
 GATE = "coilclaw/gate"
-JOIN_SECONDS = 300.0
 
 
 class NotPublished(ToolError):
@@ -44,6 +51,7 @@ class GitHubPulls:
         self._app = app
         self.api = GitHubApi(app)
         self.main = MainBranch(app, forge, self.api)
+        self._repository = forge.repository
         self._uploads = CommitUploads(self.api, forge.repository, app.redact)
 
     def is_new(self, pull: PullRequest) -> bool:
@@ -51,17 +59,19 @@ class GitHubPulls:
         row = github_pull(self._app.db.reader, pull.number)
         return row is None or row.head != pull.head_sha or row.gate != gate_key(pull)
 
-    async def show(self, pull: PullRequest) -> GitHubPull:
-        """Open a pull request there, or bring it up to date."""
+    async def show(self, pull: PullRequest, replaces: str = "") -> GitHubPull:
+        """Open a pull request there, or bring it up to date; `replaces` is a head there that may be written over."""
         row = github_pull(self._app.db.reader, pull.number)
         if row is not None and not self.is_new(pull):
             return row
         await self.main.may_send()
         if self.is_withheld(pull):
             raise NotPublished(pull)
-        await self._put_branch(pull)
+        await self._put_branch(pull, replaces)
         self._app.reached("github_branch")
         remote = row.remote if row is not None else await self._opened(pull)
+        if row is not None and row.gate == CLOSED:
+            await self.api.write("PATCH", f"/pulls/{remote}", {"state": "open"})
         kept = GitHubPull(number=pull.number, remote=remote, head=pull.head_sha, review=row.review if row else "")
         await self.keep(kept)
         self._app.reached("github_opened")
@@ -77,11 +87,13 @@ class GitHubPulls:
         action = action_with_key(self._app.db.reader, "pr_publish", publish_key(pull.number, pull.head_sha))
         return action is None or action.status != "EXECUTED"
 
-    async def _put_branch(self, pull: PullRequest) -> None:
+    async def _put_branch(self, pull: PullRequest, replaces: str) -> None:
         place = f"/git/ref/heads/{quote(pull.branch)}"
         there = commit_of((await self.api.read(place)).fields)
         if there == pull.head_sha:
             return
+        if there and there != replaces and not await asyncio.to_thread(self._repository.has, there):
+            raise not_ours(pull.branch, pull.number)  # the owner's own work, perhaps: it is not written over
         main = await self.main.there()
         await self._uploads.send(pull.head_sha, [each for each in (main, there) if each])
         if there:
@@ -98,14 +110,26 @@ class GitHubPulls:
             body: JsonObject = {"title": title, "body": words, "head": pull.branch, "base": "main"}
             made = await self.api.write("POST", "/pulls", {**body, "draft": pull.draft})
             found = number_of(made)
-            await self.api.write("PUT", f"/issues/{found}/labels", {"labels": list(pull.labels)})
+        self._app.reached("github_made")
+        await self.api.write("PUT", f"/issues/{found}/labels", {"labels": list(pull.labels)})
         return found
 
     async def _find(self, pull: PullRequest) -> int | None:
         owner = self._app.config.forge.github.repository.partition("/")[0]
         rows = await self.api.read_all(f"/pulls?head={quote(f'{owner}:{pull.branch}')}&state=all")
-        ours = (each for each in rows if as_object(each.get("base")).get("ref") == "main")
-        return next((number_of(each) for each in ours if each.get("state") == "open"), None)
+        ours = [each for each in rows if as_object(each.get("base")).get("ref") == "main"]
+        opened = [number_of(each) for each in ours if each.get("state") == "open"]
+        # Closed or merged before it was written down: what became of it is heeded, instead of opening it once more.
+        missed = [number_of(each) for each in ours if as_object(each.get("head")).get("sha") == pull.head_sha]
+        missed = [number for number in missed if not is_known_there(self._app.db.reader, number)]
+        return next(iter((*opened, *missed)), None)
+
+    async def close(self, row: GitHubPull) -> None:
+        """Close it there as it is here."""
+        told = (await self.api.read(f"/pulls/{row.remote}")).fields
+        if told.get("state") == "open":
+            await self.api.write("PATCH", f"/pulls/{row.remote}", {"state": "closed"})
+        await self.keep(msgspec.structs.replace(row, gate=CLOSED, etag=""))
 
     async def _show_gate(self, pull: PullRequest) -> None:
         """One check that stands for all of ours: main's protection can require it."""
@@ -175,14 +199,12 @@ def joining(app: "Runtime", forge: LocalForge) -> Join:
     return join
 
 
+def not_ours(where: str, number: int) -> GitHubRefused:
+    """Somebody pushed to a branch of the bot."""
+    remedy = f"Merge it on GitHub yourself, or close it here: coilclaw pr close {number}"
+    return GitHubRefused(409, f"{where} has commits that are not ours", remedy=remedy)
+
+
 def gate_key(pull: PullRequest) -> str:
     """Stands for the checks of a head, so that the same are shown once."""
     return f"{pull.number}:{pull.head_sha}:{checks_hash(pull.checks)[:16]}"
-
-
-def number_of(told: JsonObject) -> int:
-    """The number of a pull request as the API shows it."""
-    number = told.get("number")
-    if not isinstance(number, int):
-        raise GitHubRefused(502, "it named no pull request")
-    return number

@@ -8,6 +8,8 @@ from coilclaw.store.tx import Tx
 
 _STATE = "github.state"
 _WOKEN = "github.woken"
+CLOSED = "closed"
+"""Stands for the check of one that was closed there too."""
 _COLUMNS = "number, remote, head, gate, etag, review, updated_at"
 
 
@@ -28,8 +30,12 @@ class GitHubState(msgspec.Struct, frozen=True, kw_only=True):
 
     synced_at: str = ""
     """When everything was in order last."""
+    repository: str = ""
+    """The repository that all this is about."""
     main: str = ""
     """Where main stood there."""
+    common: str = ""
+    """The newest commit on main that was on both sides."""
     etag: str = ""
     fault: str = ""
     """What keeps it from being in order, and what to do; empty when nothing does."""
@@ -62,6 +68,27 @@ def merged_there(db: Tx, head: str) -> int | None:
     """The number of our pull request whose branch was brought to this commit."""
     row = db.execute("SELECT number FROM github_pulls WHERE head = ?", (head,)).fetchone()
     return None if row is None else int(row[0])
+
+
+def is_known_there(db: Tx, remote: int) -> bool:
+    """Whether a number there is that of one of ours."""
+    return db.execute("SELECT 1 FROM github_pulls WHERE remote = ?", (remote,)).fetchone() is not None
+
+
+def closed_here_alone(db: Tx, limit: int) -> list[GitHubPull]:
+    """Those that were closed here, and may be open there."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM github_pulls WHERE gate != ?"  # noqa: S608
+        " AND number IN (SELECT number FROM pull_requests WHERE state = 'CLOSED') LIMIT ?",
+        (CLOSED, limit),
+    )
+    return [GitHubPull(**dict(zip(_COLUMNS.split(", "), row, strict=True))) for row in rows]
+
+
+def forget_there(tx: Tx, repository: str) -> None:
+    """Begin anew with another repository: numbers and commits of the one before mean nothing there."""
+    tx.execute("DELETE FROM github_pulls")
+    set_github_state(tx, GitHubState(repository=repository))
 
 
 def github_state(db: Tx) -> GitHubState:
