@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from coilclaw.config.mcp import McpServer
 from coilclaw.features.guests.mcp_client import McpClient
 from coilclaw.features.guests.mcp_http import HttpWire
-from coilclaw.features.guests.signing_in import ask_permission
+from coilclaw.features.guests.signing_in import client_maker
+from coilclaw.runtime.oauth.sign_in import sign_in
 from tests.features.guests.http_harness import airlock
 from tests.home import Sample
 
@@ -43,12 +44,11 @@ async def main(url: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Sample(Path(folder), mcp__servers={"suite": server})
         visiting: list[asyncio.Task[bytes]] = []
-        signed, grant = await ask_permission(
-            home.app,
-            "suite",
-            server,
+        signed, grant = await sign_in(
+            home.app.transport,
+            home.app.redactor,
+            await client_maker(home.app, "suite", server),
             lambda address: visiting.append(asyncio.ensure_future(asyncio.to_thread(fetched, address))),
-            None,
         )
         await asyncio.gather(*visiting)
         home.app.oauth.hold(signed, grant)  # its server gives no refresh token, so there is nothing to keep

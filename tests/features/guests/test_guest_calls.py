@@ -177,6 +177,45 @@ async def test_binary_and_long_results_become_artifacts_with_the_label(guest):
     assert kinds == [("guest_result", "untrusted:guest:sum"), ("image", "untrusted:guest:sum")]
 
 
+PICTURE = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"\x89PNG").decode()}
+
+
+async def test_the_same_picture_twice_is_kept_twice(guest):
+    guest.answers = [{"content": [PICTURE, PICTURE]}]
+    done = await guest.call("sum.keep")
+    assert done.result.success, done.result
+    assert done.result.output.count("artifact art_") == 2
+
+
+async def test_of_many_blobs_a_few_are_kept_and_the_others_counted(guest):
+    guest.answers = [{"content": [PICTURE] * 5000}]
+    done = await guest.call(a=1)
+    assert "4968 more" in done.result.output
+    assert guest.app.db.reader.execute("SELECT count(*) FROM artifacts").fetchone() == (32,)
+
+
+async def test_what_was_done_is_not_called_failed_because_its_result_cannot_be_kept(guest):
+    guest.app.db.write_now(lambda tx: tx.execute("ALTER TABLE artifacts RENAME TO elsewhere"))
+    guest.answers = [{"content": [PICTURE, {"type": "text", "text": "saved"}]}]
+    done = await guest.call("sum.keep")
+    assert (done.result.success, done.receipt.status) == (True, "allowed"), done.result
+    assert done.result.output == "saved\n[image, image/png, 4 bytes: it could not be kept]"
+
+
+@pytest.mark.parametrize(
+    "result",
+    [{"content": [{"type": "smell"}]}, {"content": [], "structuredContent": {"no": 1}}, {"content": []}],
+)
+@pytest.mark.parametrize("kind", ["reads", "writes"])
+async def test_a_result_that_makes_no_sense_fails_a_read_and_leaves_a_write_uncertain(sample, kind, result):
+    guest = Guest(sample, tools=[{**KEEP, "outputSchema": {"type": "object", "required": ["sum"]}}])
+    await guest.approve(Keep=kind)
+    guest.answers = [result]
+    await guest.call("sum.keep")
+    assert guest.home.statuses()[-1] == ("FAILED" if kind == "reads" else "UNKNOWN")
+    await guest.close()
+
+
 async def test_structured_content_must_fit_its_own_schema(sample):
     shaped = {**ADD, "outputSchema": {"type": "object", "required": ["sum"]}}
     guest = Guest(sample, tools=[shaped, KEEP])

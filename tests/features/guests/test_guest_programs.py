@@ -9,6 +9,7 @@ import pytest
 from coilclaw.config.mcp import McpServer, server_faults
 from coilclaw.features.guests.common_form import read_common_form
 from coilclaw.features.guests.program import absolute_command, find_program, folder_mounts
+from coilclaw.packets.box import BoxMount
 from coilclaw.packets.errors import UsageError
 
 PATH = "/usr/bin:/bin"
@@ -101,6 +102,81 @@ def test_a_folder_it_may_read_must_exist_and_be_named_without_links(tmp_path):
         folder_mounts([str(tmp_path / "no")], [], tmp_path)
 
 
+@pytest.mark.parametrize("command", ["npx -y some-server", "/usr/bin/uvx server", "pipx run x", "docker run -i x"])
+def test_a_program_that_is_fetched_when_it_starts_is_refused(command):
+    with pytest.raises(UsageError, match="fetches its program when it starts"):
+        find_program(tuple(command.split()), PATH)
+
+
+def given_to(folder, *, writable):
+    return (BoxMount(source=str(folder), at=str(folder), writable=writable),)
+
+
+@pytest.mark.parametrize("writable", [False, True])
+@pytest.mark.parametrize("word", ["", "/deep", "/x.db"])
+def test_what_lies_in_a_granted_folder_is_data_and_no_part_of_the_program(program, tmp_path, word, writable):
+    docs = tmp_path / "docs"
+    (docs / "deep").mkdir(parents=True)
+    (docs / "x.db").write_text("1")
+    command = ("python3", str(program / "main.py"), f"{docs}{word}")
+    found = find_program(command, PATH, given_to(docs, writable=writable))
+    assert [mount.source for mount in found.mounts] == [str(program)]
+    assert found.argv[2] == f"{docs}{word}"
+    (docs / "deep" / "new.txt").write_text("changed")
+    assert find_program(command, PATH, given_to(docs, writable=writable)).digest == found.digest
+    elsewhere = (BoxMount(source=str(docs), at="/guest/files0", writable=writable),)
+    assert find_program(command, PATH, elsewhere).argv[2] == f"/guest/files0{word}"
+
+
+@pytest.mark.parametrize("words", [(), ("-u",)])
+def test_the_script_of_an_interpreter_is_its_program_wherever_it_lies(program, words):
+    command = ("python3", *words, str(program / "main.py"), str(program))
+    found = find_program(command, PATH, given_to(program, writable=False))
+    (program / "part.py").write_text("three")
+    assert find_program(command, PATH, given_to(program, writable=False)).digest != found.digest
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "uv run {folder}/server.py", "uv --directory {folder} run server.py", "poetry run python {folder}/server.py",
+        "node --import {folder}/a.js {folder}/server.mjs", "npm --prefix {folder} start", "nohup {folder}/server",
+        "own-launcher {folder}/server.py",
+    ],
+)  # fmt: skip
+def test_what_a_launcher_runs_is_its_program_wherever_it_lies(tmp_path, command):
+    folder, tools = tmp_path / "granted", tmp_path / "bin"
+    folder.mkdir()
+    tools.mkdir()
+    for name in ("server.py", "a.js", "server.mjs", "server"):
+        (folder / name).write_text("one")
+    words = tuple(command.format(folder=folder).split())
+    (tools / words[0]).write_text("#!/bin/sh\n")
+    (tools / words[0]).chmod(0o755)
+
+    def digest():
+        return find_program(words, str(tools), given_to(folder, writable=False)).digest
+
+    before = digest()
+    for name in ("server.py", "server.mjs", "server"):
+        (folder / name).write_text("two")
+    assert digest() != before
+
+
+def test_a_link_that_leads_out_of_a_granted_folder_is_no_data(program, tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "link").symlink_to(program)
+    command = ("notes", str(docs / "link"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "notes").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "notes").chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{PATH}"
+    before = find_program(command, path, given_to(docs, writable=True)).digest
+    (program / "part.py").write_text("three")
+    assert find_program(command, path, given_to(docs, writable=True)).digest != before
+
+
 # The common form
 
 
@@ -118,7 +194,7 @@ def test_the_common_form_is_read_and_what_is_left_out_is_said():
     assert any("disabled" in line for line in left)
     assert any("coilclaw secret set API_KEY" in line for line in left)
     web, _ = read_common_form("web", text)
-    assert (web.kind, web.headers) == ("http", {"Authorization": "AUTHORIZATION"})
+    assert (web.kind, web.headers) == ("http", {"Authorization": "WEB_AUTHORIZATION"})
     assert "s3cret" not in repr((server, web, left))
 
 

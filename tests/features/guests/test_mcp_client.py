@@ -168,10 +168,10 @@ async def test_a_call_returns_every_kind_of_content() -> None:
     {"content": [], "isError": "yes"},
     {"content": [], "structuredContent": [1]},
 ])  # fmt: skip
-async def test_a_result_that_cannot_be_read_is_a_failure_that_was_answered(result: object) -> None:
+async def test_a_result_that_cannot_be_read_does_not_say_what_was_done(result: object) -> None:
     async with connected(tools__call=lambda m: [answer(m["id"], result)]) as guest:
         fault = await fault_of(guest.call())
-        assert (fault.code, fault.begun, fault.uncertain) == ("GUEST_RESULT", True, False)
+        assert (fault.code, fault.begun, fault.uncertain) == ("GUEST_RESULT", True, True)
 
 
 async def test_an_error_answer_is_a_failure_that_was_answered_and_its_text_is_cut() -> None:

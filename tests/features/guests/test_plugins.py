@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from coilclaw.config.mcp import McpServer
 from coilclaw.features.guests.manifest import read_plugin
 from coilclaw.features.guests.owner_guests import OwnerGuests
 from coilclaw.features.guests.plugin_files import copy_of, install, write_example
@@ -45,6 +46,25 @@ async def let_in(home, folder, **classes):
     assert made.result.success, made.result.output
     home.app.refresh()
     return offer
+
+
+async def test_a_plugin_and_a_server_never_share_a_name(sample, tmp_path):
+    server = McpServer(command=("true",))
+    home = sample(mcp__servers={"echo-plugin": server})
+    with pytest.raises(UsageError, match="there is an MCP server echo-plugin"):
+        install(home.app, plugin(tmp_path / "p"))
+    assert not OwnerGuests(home.app).is_plugin("echo-plugin")
+    home = sample()
+    offer = await let_in(home, plugin(tmp_path / "q"))
+    for call in (OwnerGuests(home.app).look_call, OwnerGuests(home.app).add_call):
+        with pytest.raises(UsageError, match="there is a plugin echo-plugin"):
+            call(offer.name, server)
+
+
+def test_what_an_installation_that_was_cut_off_leaves_is_no_plugin(sample, tmp_path):
+    home = sample()
+    plugin(home.app.home.plugins_dir / ".new-echo-plugin")
+    assert OwnerGuests(home.app).names() == []
 
 
 def test_the_plugin_of_the_document_is_read_as_written(tmp_path):
@@ -95,6 +115,35 @@ def test_a_mistake_in_the_manifest_is_refused_and_named(tmp_path, change, why):
 def test_a_fault_names_its_line(tmp_path):
     with pytest.raises(UsageError, match="line 3"):
         read_plugin(plugin(tmp_path / "p", ECHO.replace('["tool"]', '["other"]')))
+
+
+TWO = f"""timeout_seconds = 60.0
+domains = []
+read = []
+{ECHO}[[tools]]
+name = "again"
+command = "./echo-plugin"
+schema = {{ type = "object" }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (('name = "again"', 'name = "a b"'), 13),
+        (('name = "again"', "name = 1"), 13),
+        (('name = "again"\n', 'name = "again"\nsurprise = 1\n'), 14),
+        (('name = "again"\n', ""), 12),
+        (('name = "again"\ncommand = "./echo-plugin"', 'name = "again"\ncommand = "manifest.toml"'), 14),
+        (("60.0", "99999"), 1),
+        (("domains = []", 'domains = ["not a host!"]'), 2),
+        (("read = []", 'read = ["relative"]'), 3),
+    ],
+)
+def test_a_fault_names_the_line_of_its_own_tool(tmp_path, change, line):
+    folder = plugin(tmp_path / "p", TWO.replace(*change, 1))
+    with pytest.raises(UsageError, match=f"line {line}:"):
+        read_plugin(folder)
 
 
 def test_links_that_leave_it_setuid_and_special_files_are_refused(tmp_path):

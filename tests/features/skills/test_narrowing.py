@@ -321,9 +321,11 @@ async def test_a_skill_that_lacks_something_is_not_taken_up(sample):
 # Scripts
 
 
-@pytest.mark.parametrize(("autonomy", "ran"), [("supervised", 0), ("full", 1)])
-async def test_scripts_of_a_skill_run_as_boxed_commands_alone(sample, autonomy, ran):
+@pytest.mark.parametrize(("answer", "ran"), [(None, 0), (True, 1)])
+@pytest.mark.parametrize("autonomy", ["supervised", "full"])
+async def test_scripts_of_a_skill_run_as_boxed_commands_alone(sample, autonomy, answer, ran):
     home = sample(security__autonomy=autonomy)
+    home.owner.answer = Answer(approved=answer)
     skill = put(home.workspace, "pay", "allowed-tools: shell", triggers="pay the bills").parent
     script = skill / "scripts" / "run"
     script.parent.mkdir()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,15 @@ def add(
     from coilclaw.config.mcp import McpServer
     from coilclaw.features.guests.program import absolute_command
 
+    way = "--json" if json_file is not None else "--url" if url else "a command"
+    ways = {"--url": ("--json",), "a command": ("--json", "--url")}
+    ways |= dict.fromkeys(("--header", "--oauth"), ("--json", "a command"))
+    ways |= dict.fromkeys(("--env", "--domain", "--read", "--write"), ("--json", "--url"))
+    given = {"--url": url, "a command": command, "--header": header, "--oauth": oauth}
+    given |= {"--env": env, "--domain": domain, "--read": read, "--write": write}
+    for option, refused in ways.items():
+        if given[option] and way in refused:
+            raise UsageError(f"{option} does not go with {way}.", remedy="Leave one of them out.")
     if json_file is not None:
         from coilclaw.features.guests.common_form import read_common_form
 
@@ -73,6 +83,7 @@ def add(
         folders = [tuple(os.path.realpath(Path(each).expanduser()) for each in given) for given in (read, write)]
         server = McpServer(command=words, env=env, domains=domain, read=folders[0], write=folders[1])
     with opened() as app:
+        server = _guests(app).with_kept_settings(name, server)
         if server.oauth_hosts:
             code = _sign_in_first(app, name, server)
             return code or _let_in(app, name, (reads, writes, sends), None)
@@ -81,12 +92,15 @@ def add(
 
 def _sign_in_first(app: "Runtime", name: str, server: "McpServer") -> int:
     """Add the table, then sign in: before that the server says nothing about itself."""
-    for make in (lambda: _guests(app).add_call(name, server), lambda: _guests(app).sign_in_call(name, paste=False)):
-        outcome = _carry(app, make())
-        print_result(outcome.result.output, success=outcome.result.success)
-        if not outcome.result.success:
-            return _exit(outcome) or 1
-    return 0
+    from coilclaw.features.guests.signing_in import is_signed_in
+
+    guests = _guests(app)
+    if app.config.mcp.servers.get(name) != server:
+        code = _told(app, _carry(app, guests.add_call(name, server)), again=True)
+        if code:
+            return code
+        app.refresh()
+    return 0 if is_signed_in(app, name, server) else _sign_in(app, name, paste=False, again=True)
 
 
 @click.command(short_help="Approve a server from config.toml, or one that changed.")
@@ -133,9 +147,7 @@ def show(name: str, as_json: bool) -> None:
 def test(name: str) -> int:
     """Start a server once in its box and list its tools, through the gate; nothing is let in."""
     with opened() as app:
-        outcome = _carry(app, _guests(app).look_call(name))
-        print_result(outcome.result.output, success=outcome.result.success)
-        return _exit(outcome)
+        return _told(app, _carry(app, _guests(app).look_call(name)))
 
 
 @click.command("sign-in", short_help="Sign in to a server in your browser.")
@@ -144,9 +156,28 @@ def test(name: str) -> int:
 def sign_in(name: str, paste: bool) -> int:
     """Sign in to an http server with OAuth, at the hosts that its table names (`oauth_hosts`)."""
     with opened() as app:
-        outcome = _carry(app, _guests(app).sign_in_call(name, paste=paste))
-        print_result(outcome.result.output, success=outcome.result.success)
-        return _exit(outcome)
+        return _sign_in(app, name, paste=paste)
+
+
+def _sign_in(app: "Runtime", name: str, *, paste: bool, again: bool = False) -> int:
+    """First the browser, then the owner's approval; the exit code."""
+    from coilclaw.cli.signing_in import at_the_browser
+    from coilclaw.features.guests.signing_in import account_of, begin_sign_in, connect_call
+
+    server = _guests(app).server_to_sign_in(name)
+    intro = f"Open this address in your browser to sign in to {name}:"
+    at_the_browser(app, account_of(name), partial(begin_sign_in, app, name, server), intro, paste=paste)
+    return _told(app, _carry(app, connect_call(app, name, server)), again=again)
+
+
+def _told(app: "Runtime", outcome: "Outcome", *, again: bool = False) -> int:
+    """Say what came of a call; with `again`, that the command goes on once it was approved. The exit code."""
+    print_result(outcome.result.output, success=outcome.result.success)
+    if outcome.pending:
+        from coilclaw.cli.phrases import waits_for
+
+        tell(f"{waits_for(app, outcome.action)}{' Then run the same command again.' * again}", err=True)
+    return _exit(outcome)
 
 
 @click.command(short_help="Switch a server off until you approve it again.")
@@ -188,10 +219,30 @@ def log(name: str, count: int) -> None:
     with opened() as app:
         _guests(app).view(name)
         rows = [
-            (moment(time), event.removeprefix("guest_"), app.redact(told))
+            (moment(time), event.removeprefix("guest_").replace("_", " "), app.redact(_details(told)))
             for time, event, told in guest_events(app.db.reader, name, count)
         ]
     print_rows(rows, ("when", "what", "details"), empty="Nothing happened yet.")
+
+
+def _details(told: str) -> str:
+    """What an event says, in words; hashes are for `audit list`."""
+    from coilclaw.packets.canonical import NotCanonical, parse_object
+
+    try:
+        said = parse_object(told)
+    except NotCanonical:  # a damaged row is shown as it is
+        return told
+    words: list[str] = []
+    if why := said.get("why"):
+        words.append(str(why))
+    if version := said.get("version"):
+        words.append(f"version {version}")
+    if tools := said.get("tools"):
+        words.append(f"withheld: {', '.join(map(str, tools))}" if isinstance(tools, list) else f"{tools} tools")
+    if receipt := said.get("receipt_id"):
+        words.append(str(receipt))
+    return ", ".join(words)
 
 
 # Plugins
@@ -294,11 +345,8 @@ def _let_in(app: "Runtime", name: str, given: tuple[str, str, str], server: "Mcp
     guests = _guests(app)
     if server is None and guests.is_plugin(name):
         asyncio.run(guests.read_plugin(name))
-    else:
-        outcome = _carry(app, guests.look_call(name, server))
-        if not outcome.result.success:
-            print_result(outcome.result.output, success=False)
-            return _exit(outcome)
+    elif code := _look(app, name, server or app.config.mcp.servers.get(name)):
+        return code
     from coilclaw.features.guests.store import load_guest
 
     row = load_guest(app.db.reader, name)
@@ -308,28 +356,32 @@ def _let_in(app: "Runtime", name: str, given: tuple[str, str, str], server: "Mcp
         tell(f"Cannot be let in: {fault}", err=True)
     if not row.seen.tools:
         raise UsageError(f"{name} offers no tool that can be let in.", remedy="Nothing was added.")
-    view = guests.view(name) if name in guests.names() else None
+    view = guests.looked(name)
     classes = _classes([tool.original for tool in row.seen.tools], given, view, reaches_out=row.seen.grant.reaches_out)
     if guests.is_let_in(name, classes, server):
         tell(f"{name} is let in already, with these tools and exactly as it is now. Nothing changed.")
         return 0
-    outcome = _carry(app, guests.approve_call(name, classes, row.seen.digest, server))
-    print_result(outcome.result.output, success=outcome.result.success)
-    if outcome.pending:
-        from coilclaw.cli.phrases import waits_for
+    return _told(app, _carry(app, guests.approve_call(name, classes, row.seen.digest, server)))
 
-        tell(waits_for(app, outcome.action), err=True)
-    return _exit(outcome)
+
+def _look(app: "Runtime", name: str, server: "McpServer | None") -> int:
+    """Look at a server through the gate; the exit code if that did not happen."""
+    guests = _guests(app)
+    call = guests.look_call(name, server)
+    if server is not None and guests.was_looked_at(name, server):
+        return 0
+    outcome = _carry(app, call)
+    return 0 if outcome.result.success else _told(app, outcome, again=True)
 
 
 def _classes(
-    tools: list[str], given: tuple[str, str, str], view: "GuestView | None", *, reaches_out: bool
+    tools: list[str], given: tuple[str, str, str], view: "GuestView", *, reaches_out: bool
 ) -> "dict[str, ToolClass]":
     """What each tool does: as given, as approved before, or as the owner says now."""
     kinds: tuple[ToolClass, ...] = ("reads", "writes", "sends")
     most: ToolClass = "sends" if reaches_out else "writes"
     earlier: dict[str, ToolClass] = {}
-    for tool in () if view is None else view.tools:
+    for tool in view.tools:
         if tool.kind is not None:
             earlier[tool.original] = tool.kind
     classes: dict[str, ToolClass] = dict.fromkeys(tools, most)
@@ -344,7 +396,7 @@ def _classes(
         return classes
     tell("Its tools:", err=True)
     for number, name in enumerate(tools, 1):
-        told = next((f" (it claims {each.claims})" for each in view.tools if each.original == name), "") if view else ""
+        told = next((f" (it claims {each.claims})" for each in view.tools if each.original == name), "")
         tell(f"  {number}  {name}{told}", err=True)
     tell(f"Which of them only read? Those run without a question. The others count as {most!r} and ask.", err=True)
     answer = click.prompt("Numbers, 'all', or Enter for none", default="", show_default=False, err=True)

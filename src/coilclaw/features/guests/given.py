@@ -3,11 +3,15 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coilclaw.features.guests.program import folder_mounts, must_be_apart
+import msgspec
+
+from coilclaw.features.guests.program import GuestProgram, find_program, folder_mounts, must_be_apart
 from coilclaw.packets.box import BoxMount
 from coilclaw.packets.errors import ToolError
 
 if TYPE_CHECKING:
+    from coilclaw.config.mcp import McpServer
+    from coilclaw.features.guests.offer import GuestGrant
     from coilclaw.runtime.runtime import Runtime
 
 
@@ -33,6 +37,14 @@ def worked_in(app: "Runtime") -> list[Path]:
     projects = [Path(project.path) for project in open_projects(app.db.reader)]
     ours = [app.config.workspace_dir, app.config.trees_dir, app.config.sessions_dir]
     return [*ours, guests_dir(app.config.workspace_dir), *projects]
+
+
+def program_of(app: "Runtime", server: "McpServer | GuestGrant") -> GuestProgram:
+    """The program of a stdio server as it is now. Reads every file of it, so call it in a thread."""
+    given = granted_folders(app, server.read, server.write)
+    program = find_program(server.command, app.environ.get("PATH", "/usr/bin:/bin"), given)
+    must_be_apart(program.mounts, worked_in(app))
+    return msgspec.structs.replace(program, mounts=(*program.mounts, *given))
 
 
 def granted_folders(app: "Runtime", read: tuple[str, ...], write: tuple[str, ...]) -> tuple[BoxMount, ...]:

@@ -10,9 +10,9 @@ from coilclaw.features.guests.offer import OfferedTool, Pin, ToolClass
 from coilclaw.packets.action import Identity, Label, untrusted
 from coilclaw.packets.canonical import Json, canonical_bytes, parse_object, sha256_hex
 from coilclaw.packets.decision import Destination, RiskClass
-from coilclaw.packets.errors import EffectUncertain, ToolError
+from coilclaw.packets.errors import CoilclawError, EffectUncertain, ToolError
 from coilclaw.packets.http import FetchRequest
-from coilclaw.packets.ports import Context, Recovery, Tool, ToolOutput
+from coilclaw.packets.ports import Context, Notes, Recovery, Tool, ToolOutput
 from coilclaw.packets.text import one_line, visible
 from coilclaw.packets.touches import Touches
 from coilclaw.tools.declare import ANYONE
@@ -28,6 +28,8 @@ TEXT = 50_000
 
 ARTIFACT = 2 << 20
 """The largest artifact."""
+MOST_BLOBS = 32
+"""Blobs of one result that are kept; each is a row, and a message in its conversation."""
 
 GuestCall: TypeAlias = "Callable[[Pin, OfferedTool, dict[str, Json], Context], Awaitable[CallResult]]"
 
@@ -41,7 +43,7 @@ class GuestArgs(msgspec.Struct, frozen=True):
 class GuestTool:
     """One pinned tool."""
 
-    def __init__(self, pin: Pin, tool: OfferedTool, call: GuestCall) -> None:
+    def __init__(self, pin: Pin, tool: OfferedTool, call: GuestCall, *, withheld: str = "") -> None:
         offer, kind = pin.offer, pin.classes[tool.original]
         self._pin = pin
         self._tool = tool
@@ -57,6 +59,7 @@ class GuestTool:
         self.callers = ANYONE
         self.governs = False
         self.identities: frozenset[Identity] = frozenset()
+        self.withheld = withheld
 
     @property
     def label(self) -> Label:
@@ -126,6 +129,8 @@ class GuestTool:
         from coilclaw.features.guests.mcp_client import GuestFault
 
         assert isinstance(args, GuestArgs)  # noqa: S101 - the gate hands back what `parse` gave
+        if context.notes is None:
+            raise ToolError("no artifacts were granted to this call.", code="NOT_GRANTED", begun=False)
         try:
             result = await self._call(self._pin, self._tool, args.arguments, context)
         except GuestFault as fault:
@@ -133,45 +138,53 @@ class GuestTool:
                 raise EffectUncertain(f"{self.guest} broke off during the call.", code=fault.code) from fault
             text = visible(str(fault))
             return ToolOutput(text=text, label=self.label, success=False, code=fault.code)
-        return await self._output(result, context)
+        if fault := self._misfit(result):
+            text = f"Its structured result does not fit its own schema: {one_line(fault)}"
+            if self.effect != "READ":  # it answered, so it may well have done it
+                raise EffectUncertain(text, code="GUEST_RESULT")
+            return ToolOutput(text=text, label=self.label, success=False, code="GUEST_RESULT")
+        return await self._output(result, context.notes)
 
-    async def _output(self, result: "CallResult", context: Context) -> ToolOutput:
+    def _misfit(self, result: "CallResult") -> str:
+        """How a result differs from the schema that the tool declares for it."""
         from coilclaw.features.guests.schemas import check
 
+        if self._tool.output is None or (result.is_error and result.structured is None):
+            return ""
+        return "it has none" if result.structured is None else check(self._tool.output, result.structured)
+
+    async def _output(self, result: "CallResult", notes: Notes) -> ToolOutput:
         lines = [] if not result.text else [result.text]
-        if result.structured is not None:
-            fault = check(self._tool.output, result.structured) if self._tool.output is not None else ""
-            if fault:
-                text = f"Its structured result does not fit its own schema: {one_line(fault)}"
-                return ToolOutput(text=text, label=self.label, success=False, code="GUEST_RESULT")
-            if not result.text:  # servers repeat it as text for clients that read nothing else
-                lines.append(_json(result.structured))
-        if context.notes is None:
-            raise ToolError("no artifacts were granted to this call.", code="NOT_GRANTED")
-
-        async def put(kind: str, name: str, content: bytes) -> str:
-            # Named by its content too: a read that is repeated after a crash may bring something else.
-            assert context.notes is not None  # noqa: S101 - looked at above
-            part = int(sha256_hex(content)[:12], 16) + 1
-            return await context.notes.put_artifact(kind=kind, name=name, content=content, part=part)
-
-        for number, blob in enumerate(result.blobs, 1):
-            kept = "too large to keep"
-            if len(blob.data) <= ARTIFACT:
-                artifact = await put(blob.kind, f"{self.name}-{number}", blob.data)
-                kept = f"artifact {artifact}"
+        if result.structured is not None and not result.text:  # servers repeat it as text for older clients
+            lines.append(_json(result.structured))
+        for number, blob in enumerate(result.blobs[:MOST_BLOBS], 1):
+            kept = await _kept(notes, blob.kind, f"{self.name}-{number}", blob.data)
             lines.append(f"[{blob.kind}, {blob.mime_type}, {len(blob.data)} bytes: {kept}]")
+        if len(result.blobs) > MOST_BLOBS:
+            lines.append(f"[{len(result.blobs) - MOST_BLOBS} more left out]")
         text = "\n".join(lines)
         if len(text) > TEXT:
             whole = text.encode("utf-8", "surrogatepass")[:ARTIFACT]
-            artifact = await put("guest_result", self.name, whole)
-            text = f"{text[:TEXT]}\n[cut: {len(whole)} bytes of it are the artifact {artifact}]"
+            kept = await _kept(notes, "guest_result", self.name, whole)
+            text = f"{text[:TEXT]}\n[cut: {len(whole)} bytes of it: {kept}]"
         return ToolOutput(
             text=text or "(no content)",
             label=self.label,
             success=not result.is_error,
             code="GUEST_ERROR" if result.is_error else "",
         )
+
+
+async def _kept(notes: Notes, kind: str, name: str, content: bytes) -> str:
+    """Keep a part of a result; says where, or that it could not be. What the guest did is done either way."""
+    if len(content) > ARTIFACT:
+        return "too large to keep"
+    # Its content is in the number: a read that is repeated after a crash may bring something else.
+    part = int(sha256_hex(f"{kind} {name} {sha256_hex(content)}".encode())[:12], 16) + 1
+    try:
+        return f"artifact {await notes.put_artifact(kind=kind, name=name, content=content, part=part)}"
+    except CoilclawError:
+        return "it could not be kept"
 
 
 def _json(value: Json) -> str:

@@ -1,6 +1,7 @@
 """A plugin's `manifest.toml`: read strictly, so that a mistake is named with its line. Reading it runs nothing."""
 
 import os
+import re
 import stat
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coilclaw.config.schema import Domain
 from coilclaw.features.guests.names import alike, check_guest_name, tool_fault
 from coilclaw.features.guests.offer import DESCRIPTION, MOST_TOOLS, GuestGrant, GuestOffer, OfferedTool
 from coilclaw.features.guests.program import folder_digest
@@ -19,6 +21,7 @@ from coilclaw.packets.errors import UsageError
 MANIFEST = "manifest.toml"
 MOST_BYTES = 20 << 20
 MANIFEST_BYTES = 256 << 10
+_Folder = Annotated[str, Meta(pattern="^/", max_length=4096)]
 
 
 class PluginTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,9 +44,9 @@ class PluginManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     capabilities: tuple[str, ...]
     tools: tuple[PluginTool, ...]
     timeout_seconds: Annotated[float, Meta(ge=0.05, le=3600)] = 60.0
-    domains: tuple[str, ...] = ()
-    read: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
+    domains: tuple[Domain, ...] = ()
+    read: tuple[_Folder, ...] = ()
+    write: tuple[_Folder, ...] = ()
 
 
 def read_plugin(folder: Path) -> GuestOffer:
@@ -64,8 +67,9 @@ def read_plugin(folder: Path) -> GuestOffer:
         call_seconds=manifest.timeout_seconds,
     )
     twins = alike(tool.name for tool in manifest.tools)
-    tools = tuple(_tool(folder, tool, twins) for tool in sorted(manifest.tools, key=lambda each: each.name))
-    return GuestOffer(name=manifest.name, version=manifest.version[:100], grant=grant, tools=tools)
+    tools = (_tool(folder, tool, number, twins) for number, tool in enumerate(manifest.tools, 1))
+    ordered = tuple(sorted(tools, key=lambda each: each.original))
+    return GuestOffer(name=manifest.name, version=manifest.version[:100], grant=grant, tools=ordered)
 
 
 def check_files(folder: Path) -> None:
@@ -103,43 +107,58 @@ def _manifest(folder: Path) -> PluginManifest:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{MANIFEST}: {error}") from error
     except msgspec.ValidationError as error:
-        key = str(error).partition("`")[2].partition("`")[0].removeprefix("$.")
-        raise _refused(folder, str(error), key) from error
+        raise _refused(folder, str(error), *_place(str(error))) from error
 
 
-def _refused(folder: Path, why: str, key: str) -> UsageError:
-    """A fault with the line of the key it is about, as far as that can be found."""
-    word = key.rpartition(".")[2].rstrip("]").partition("[")[0]
+def _place(error: str) -> tuple[str, int]:
+    """The key that msgspec's message is about, and the number of its tool: `` - at `$.tools[1].name` ``."""
+    within, _, path = error.rpartition(" - at `$")
+    number = re.match(r"\.tools\[(\d+)\]", path)
+    unknown = re.search(r"field `([^`]+)`", within or error)
+    named = re.findall(r"\.(\w+)", path)
+    key = unknown[1] if unknown else named[-1] if named else ""
+    return key, int(number[1]) + 1 if number else 0
+
+
+def _refused(folder: Path, why: str, key: str, tool: int = 0) -> UsageError:
+    """A fault with the line of the key it is about, in the so many-th tool; else that tool's, if it can be found."""
     lines = (folder / MANIFEST).read_text(encoding="utf-8").splitlines()
-    at = next((number for number, line in enumerate(lines, 1) if word and line.lstrip("[ ").startswith(word)), 0)
+    starts = [number for number, line in enumerate(lines) if re.match(r"\s*\[\[\s*tools\s*\]\]", line)]
+    first = starts[tool - 1] if 0 < tool <= len(starts) else 0
+    last = starts[tool] if 0 < tool < len(starts) else len(lines)
+    named = re.compile(rf"[\s\[]*[\"']?{re.escape(key)}[\"']?\s*[=\].]")
+    found = (number for number in range(first, last) if key and named.match(lines[number]))
+    at = next(found, first if tool and starts else -1) + 1
     return UsageError(f"{MANIFEST}{f', line {at}' if at else ''}: {why}.")
 
 
-def _tool(folder: Path, tool: PluginTool, twins: set[str]) -> OfferedTool:
+def _tool(folder: Path, tool: PluginTool, number: int, twins: set[str]) -> OfferedTool:
     fault = tool_fault(tool.name) or ("its name looks like that of another tool" if tool.name in twins else "")
     if fault:
-        raise _refused(folder, f"the tool {tool.name[:80]!r}: {fault}", "name")
-    schema = _schema(folder, tool)
+        raise _refused(folder, f"the tool {tool.name[:80]!r}: {fault}", "name", number)
+    schema = _schema(folder, tool, number)
     if fault := schema_fault(schema):
-        raise _refused(folder, f"the tool {tool.name}: {fault}", "schema")
+        raise _refused(folder, f"the tool {tool.name}: {fault}", "schema", number)
     words = (tool.command,) if isinstance(tool.command, str) else tool.command
     if not words or not _is_inside(folder, words[0]):
-        raise _refused(folder, f"the command of {tool.name} is not a file in the plugin's folder", "command")
+        raise _refused(folder, f"the command of {tool.name} is not a file in the plugin's folder", "command", number)
+    if not os.access(folder / words[0], os.X_OK):
+        raise _refused(folder, f"the command of {tool.name} is not executable", "command", number)
     return OfferedTool(original=tool.name, description=tool.description[:DESCRIPTION], parameters=schema, command=words)
 
 
-def _schema(folder: Path, tool: PluginTool) -> dict[str, Json]:
+def _schema(folder: Path, tool: PluginTool, number: int) -> dict[str, Json]:
     if isinstance(tool.schema, dict):
         return tool.schema
     text = tool.schema
     if not text.lstrip().startswith("{"):
         if not _is_inside(folder, text):
-            raise _refused(folder, f"the schema of {tool.name} is not a file in the plugin's folder", "schema")
+            raise _refused(folder, f"the schema of {tool.name} is not a file in the plugin's folder", "schema", number)
         text = (folder / text).read_text(encoding="utf-8", errors="replace")
     try:
         return msgspec.json.decode(text, type=dict[str, Json])
     except msgspec.DecodeError as error:
-        raise _refused(folder, f"the schema of {tool.name} is not a JSON object ({error})", "schema") from error
+        raise _refused(folder, f"the schema of {tool.name} is not a JSON object ({error})", "schema", number) from error
 
 
 def _is_inside(folder: Path, name: str) -> bool:

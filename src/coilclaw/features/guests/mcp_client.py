@@ -325,7 +325,7 @@ class McpClient:
     def _answered(self, message: JsonObject) -> None:
         number = message.get("id")
         if number is None and "error" in message:
-            raise error_of(message)
+            raise GuestFault(error_of(message).message)  # it could not read what we sent, so it is over
         if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= self._last:
             raise GuestFault("It answered a request that was never made.")
         waiting = self._waiting.pop(number, None)

@@ -294,4 +294,4 @@ def _bytes(part: JsonObject, name: str) -> bytes:
 
 
 def _bad_result(what: str) -> GuestFault:
-    return GuestFault(f"Its result cannot be read: {what}.", code="GUEST_RESULT", answered=True)
+    return GuestFault(f"Its result cannot be read: {what}.", code="GUEST_RESULT")

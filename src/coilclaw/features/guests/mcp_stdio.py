@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from coilclaw.features.guests.mcp_client import GuestFault, Kind, Receive
-from coilclaw.packets.box import BoxResult
+from coilclaw.packets.box import BoxResult, BoxSpec
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import OpenBox
+
+if TYPE_CHECKING:
+    from coilclaw.runtime.runtime import Runtime
 
 TOLD = 500
 """Characters of a program's last words on standard error."""
@@ -82,3 +86,34 @@ def _over(result: BoxResult, redact: Callable[[str], str]) -> GuestFault:
     why = f"It exited with code {result.exit_code}." if result.end == "exited" else f"It ended: {result.reason}"
     told = redact(result.stderr.decode("utf-8", "replace")).strip()[-TOLD:]
     return GuestFault(f"{why} It wrote: {told}" if told else why, code="GUEST_OVER")
+
+
+class BoxedWire:
+    """A wire to a box that is opened when the client starts."""
+
+    def __init__(self, app: "Runtime", spec: BoxSpec) -> None:
+        self._app = app
+        self._spec = spec
+        self._wire: StdioWire | None = None
+
+    async def open(self, receive: Receive, ended: Callable[[GuestFault], None]) -> None:
+        box = self._app.open_box()
+        if self._spec.domains:
+            from coilclaw.sandbox.box import reaching
+
+            box = reaching(box, self._app.transport)
+        opened = await box.open(self._spec, stopped=self._app.estop.wait)
+        self._wire = StdioWire(opened, redact=self._app.redact)
+        await self._wire.open(receive, ended)
+
+    async def send(self, message: bytes, *, kind: Kind, seconds: float) -> None:
+        assert self._wire is not None  # noqa: S101 - a client opens its wire first
+        await self._wire.send(message, kind=kind, seconds=seconds)
+
+    def agreed(self, protocol: str) -> None:
+        if self._wire is not None:
+            self._wire.agreed(protocol)
+
+    async def close(self) -> None:
+        if self._wire is not None:
+            await self._wire.close()

@@ -1,17 +1,19 @@
 """What the owner does with guests, at the terminal or by a paired device: list, look, approve, switch off, remove."""
 
 import asyncio
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from coilclaw.config.mcp import McpServer, server_faults
+from coilclaw.features.guests.given import program_of
 from coilclaw.features.guests.guests import guests_of
 from coilclaw.features.guests.manifest import read_plugin
 from coilclaw.features.guests.names import check_guest_name, skeleton
-from coilclaw.features.guests.offer import Pin, ToolClass
+from coilclaw.features.guests.offer import Pin, ToolClass, grant_of
 from coilclaw.features.guests.plugin_files import installed
-from coilclaw.features.guests.store import drop_guest, load_guest, load_guests, put_seen, switch_off
+from coilclaw.features.guests.store import drop_guest, load_guest, load_guests, looked_at, put_seen, switch_off
 from coilclaw.features.guests.views import GuestView, view_of
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import ToolCall
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
 
 
+_KEPT = ("tools_allow", "call_seconds", "idle_seconds", "memory_mb", "oauth_scopes", "oauth_client_id")
+LOOK_STANDS = timedelta(minutes=15)
+"""For how long a look that needed a passkey is not asked for again."""
+
+
 class OwnerGuests:
     """Reads and changes guests. Approving one is a call through the gate; switching one off needs no question."""
 
@@ -36,8 +43,8 @@ class OwnerGuests:
     # Reading
 
     def names(self) -> list[str]:
-        """Every guest that is configured, installed or known."""
-        known = [row.name for row in load_guests(self._app.db.reader)]
+        """Every guest that is configured, installed or approved; one that was only looked at is none."""
+        known = [row.name for row in load_guests(self._app.db.reader) if row.approved_at is not None]
         plugins = [folder.name for folder in installed(self._app)]
         return sorted({*self._app.config.mcp.servers, *plugins, *known})
 
@@ -45,6 +52,10 @@ class OwnerGuests:
         """One guest."""
         if name not in self.names():
             raise UsageError(f"there is no guest {name[:80]!r}.", remedy=did_you_mean(name, self.names()))
+        return self.looked(name)
+
+    def looked(self, name: str) -> GuestView:
+        """One that was looked at, and may not be a guest yet."""
         row, server = load_guest(self._app.db.reader, name), self._app.config.mcp.servers.get(name)
         return view_of(name, row, server, guests_of(self._app), self._app.redact)
 
@@ -63,30 +74,49 @@ class OwnerGuests:
         server = server or self._app.config.mcp.servers.get(name)
         if server is None:
             raise UsageError(f"there is no [mcp.servers.{name}].", remedy="Add it with `coilclaw mcp add`.")
-        check_guest_name(name)
-        self._must_look_like_no_other(name)
+        self._must_be_free(name)
         for key, fault in server_faults(name, server):
             raise UsageError(f"mcp.servers.{name}{f'.{key}' if key else ''}: {fault}.")
         return ToolCall.of("guest_look", {"name": name, "server": msgspec.to_builtins(server)})
+
+    def was_looked_at(self, name: str, server: McpServer) -> bool:
+        """Whether this very server was looked at minutes ago, where a look needs a passkey: it waits for that in
+        another process, so whoever asked for it goes on from here. Blocking: it reads the program."""
+        from coilclaw.gate.proof import TERMINAL
+
+        db = self._app.db.reader
+        row, at = load_guest(db, name), looked_at(db, name)
+        if row is None or row.seen is None or not at or not self._app.owner_proof.needed(db, "C", TERMINAL):
+            return False
+        if self._app.clock() - datetime.fromisoformat(at) > LOOK_STANDS:
+            return False
+        program = "" if server.kind == "http" else program_of(self._app, server).digest
+        return row.seen.grant == grant_of(server, program)
 
     def add_call(self, name: str, server: McpServer) -> ToolCall:
         """The call that adds a server's table to config.toml and nothing else."""
         from coilclaw.runtime.settings import proposal
 
-        check_guest_name(name)
-        return proposal(self._app, tuple(_settings(name, server)))
+        self._must_be_free(name)
+        return proposal(self._app, self._settings(name, server))
 
-    def sign_in_call(self, name: str, *, paste: bool) -> ToolCall:
-        """The call that signs in to a server with OAuth."""
+    def with_kept_settings(self, name: str, server: McpServer) -> McpServer:
+        """The server with what the table of that name says about what `mcp add` has no options for."""
+        before = self._app.config.mcp.servers.get(name)
+        if before is None:
+            return server
+        keys = [key for key in _KEPT if server.kind == "http" or not key.startswith("oauth")]
+        return msgspec.structs.replace(server, **{key: getattr(before, key) for key in keys})
+
+    def server_to_sign_in(self, name: str) -> McpServer:
+        """A server's table that says where to sign in."""
         server = self._app.config.mcp.servers.get(name)
         if server is None or not server.oauth_hosts:
             raise UsageError(
                 f"{name} has no oauth_hosts.",
                 remedy=f"Name where to sign in: `coilclaw config set --add mcp.servers.{name}.oauth_hosts HOST`.",
             )
-        hosts, scopes = [*server.oauth_hosts], [*server.oauth_scopes]
-        args = {"name": name, "url": server.url, "paste": paste, "hosts": hosts, "scopes": scopes}
-        return ToolCall.of("guest_sign_in", dict(args))
+        return server
 
     async def read_plugin(self, name: str) -> None:
         """Note what an installed plugin offers now; nothing of it runs."""
@@ -94,6 +124,8 @@ class OwnerGuests:
         if offer.name != name:
             raise UsageError(f"the plugin in {name} calls itself {offer.name}.", remedy="Install it again.")
         self._must_look_like_no_other(name)
+        if name in self._app.config.mcp.servers:
+            raise UsageError(f"there is an MCP server {name} too.", remedy="Remove one of them.")
         await self._app.db.write(lambda tx: put_seen(tx, offer))
 
     def is_let_in(self, name: str, classes: dict[str, ToolClass], server: McpServer | None = None) -> bool:
@@ -113,12 +145,14 @@ class OwnerGuests:
         self, name: str, classes: dict[str, ToolClass], offer: str, server: McpServer | None = None
     ) -> ToolCall:
         """The call that lets a guest in; with `server`, its table is added to config.toml by the same approval."""
+        if server is None and not self.is_plugin(name) and name not in self._app.config.mcp.servers:
+            raise UsageError(f"there is no [mcp.servers.{name}].", remedy="Add it with `coilclaw mcp add`.")
         args: dict[str, object] = {"name": name, "offer": offer, "classes": dict(classes)}
         if server is not None and self._app.config.mcp.servers.get(name) != server:
             from coilclaw.packets.canonical import parse_object
             from coilclaw.runtime.settings import proposal
 
-            edit = proposal(self._app, tuple(_settings(name, server)))
+            edit = proposal(self._app, self._settings(name, server))
             args["settings"] = dict(parse_object(edit.args_bytes))
         return ToolCall.of("guest_approve", msgspec.to_builtins(args))
 
@@ -171,14 +205,25 @@ class OwnerGuests:
         await self.forget(name)
         return [*([] if ended is None else [str(ended)]), f"The approval of {name} is forgotten."]
 
+    def _must_be_free(self, name: str) -> None:
+        """Raise unless an MCP server may have this name."""
+        check_guest_name(name)
+        self._must_look_like_no_other(name)
+        if self.is_plugin(name):
+            raise UsageError(f"there is a plugin {name} already.", remedy="Choose another name.")
+
     def _must_look_like_no_other(self, name: str) -> None:
         for other in self.names():
             if other != name and skeleton(other) == skeleton(name):
                 raise UsageError(f"{name} looks like the guest {other}.", remedy="Choose another name.")
 
-
-def _settings(name: str, server: McpServer) -> list[SettingChange]:
-    """The keys of a server's table that are not their defaults."""
-    plain, default = (msgspec.json.decode(msgspec.json.encode(each)) for each in (server, McpServer()))
-    keys = ["kind", *(key for key in plain if key != "kind" and plain[key] != default[key])]
-    return [SettingChange(key=f"mcp.servers.{name}.{key}", value=plain[key]) for key in keys]
+    def _settings(self, name: str, server: McpServer) -> tuple[SettingChange, ...]:
+        """The keys of a server's table that are not their defaults, and those that an earlier table has besides."""
+        before = self._app.config.mcp.servers.get(name, McpServer())
+        plain, old, default = (msgspec.json.decode(msgspec.json.encode(each)) for each in (server, before, McpServer()))
+        keys = ["kind", *(key for key in plain if key != "kind" and plain[key] != default[key])]
+        gone = [key for key in old if key not in keys and old[key] != default[key]]
+        return (
+            *(SettingChange(key=f"mcp.servers.{name}.{key}", value=plain[key]) for key in keys),
+            *(SettingChange(key=f"mcp.servers.{name}.{key}", op="unset") for key in gone),
+        )

@@ -41,13 +41,16 @@ printf '{"success": true, "output": "The whole call has %s words.", "error": nul
 
 def installed(app: "Runtime") -> list[Path]:
     """The folders of installed plugins, by name."""
-    return sorted(file.parent for file in app.home.plugins_dir.glob("*/manifest.toml"))
+    found = (file.parent for file in app.home.plugins_dir.glob("*/manifest.toml"))
+    return sorted(folder for folder in found if not folder.name.startswith("."))
 
 
 def install(app: "Runtime", source: Path) -> GuestOffer:
     """Copy a plugin into the home, replacing an earlier version of it; nothing of it runs."""
     folder = Path(os.path.realpath(source.expanduser()))
     offer = read_plugin(folder)
+    if offer.name in app.config.mcp.servers:
+        raise UsageError(f"there is an MCP server {offer.name} already.", remedy="Choose another name.")
     place = app.home.plugins_dir / offer.name
     fresh = app.home.plugins_dir / f".new-{offer.name}"
     app.home.plugins_dir.mkdir(exist_ok=True, mode=0o700)

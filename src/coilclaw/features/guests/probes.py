@@ -3,11 +3,11 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from coilclaw.features.guests.given import granted_folders, secrets_of, worked_in
+from coilclaw.features.guests.given import granted_folders, program_of, secrets_of
 from coilclaw.features.guests.guests import guests_of
 from coilclaw.features.guests.offer import GuestGrant, Pin
 from coilclaw.features.guests.plugin_files import copy_of
-from coilclaw.features.guests.program import find_program, folder_digest, must_be_apart
+from coilclaw.features.guests.program import folder_digest
 from coilclaw.features.guests.store import DAMAGED, load_guests
 from coilclaw.packets.box import Probe
 from coilclaw.packets.errors import CoilclawError, ToolError
@@ -105,9 +105,7 @@ def _program(app: "Runtime", pin: Pin) -> str:
     if grant.kind == "plugin":
         folder = copy_of(app, pin.offer)
         return folder_digest(folder) if folder.is_dir() else ""
-    program = find_program(grant.command, app.environ.get("PATH", "/usr/bin:/bin"))
-    must_be_apart(program.mounts, worked_in(app))
-    return program.digest
+    return program_of(app, grant).digest
 
 
 def must_be_listed(app: "Runtime", grant: GuestGrant) -> None:

@@ -1,11 +1,14 @@
 """A guest's program on disk: which folders its box needs, and the hash of its files.
 
 The hash covers the folder of every file that the command names, and the interpreter itself. A program without such a
-file is hashed with its own folder, unless the system owns it: what root installed is the owner's already.
+file is hashed with its own folder, unless the system owns it: what root installed is the owner's already. What lies in
+a folder that the guest is given is data, which may change, except code: the script of an interpreter, a file whose
+name says that it is code, and whatever is named to a program that runs others.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
@@ -20,6 +23,20 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 _TAKEN = (*SYSTEM, "/proc", "/dev", "/tmp", "/etc", "/var", "/run", "/sys")  # noqa: S108 - paths that every box has
 _UNREAL = ("/proc", "/sys", "/dev")
 """What lies here is made up by the kernel as it is read: it has no content that a hash could stand for."""
+_INTERPRETER = re.compile(
+    r"(python|pypy|node|nodejs|deno|bun|tsx|ts-node|ruby|perl|php|lua|java|julia|Rscript|dotnet"
+    r"|env|busybox|nice|timeout|(ba|da|z|k)?sh)[0-9.]*"
+)
+_RUNNER = re.compile(
+    r"(uv|poetry|pdm|hatch|pipenv|rye|npm|pnpm|yarn|nodemon|go|cargo|make|gradle|mvn|nohup|setsid|stdbuf|xargs)[0-9.]*"
+)
+_CODE = re.compile(
+    r".*\.(py|pyz|[mc]?js|[mc]?ts|[jt]sx|rb|pl|php|lua|sh|bash|jar|jl|r|exs|wasm|so)", re.IGNORECASE | re.DOTALL
+)
+_FETCHING = (
+    ("npx",), ("bunx",), ("uvx",), ("npm", "exec"), ("npm", "x"), ("pnpm", "dlx"), ("yarn", "dlx"), ("bun", "x"),
+    ("uv", "tool", "run"), ("uv", "x"), ("pipx", "run"), ("docker",), ("podman",),
+)  # fmt: skip
 MOST_FILES = 50_000
 MOST_BYTES = 1 << 30
 
@@ -33,22 +50,52 @@ class GuestProgram(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-def find_program(command: tuple[str, ...], path: str) -> GuestProgram:
-    """Resolve a command; raises UsageError if it cannot run in a box. Reads every file, so call it in a thread."""
+def find_program(command: tuple[str, ...], path: str, given: tuple[BoxMount, ...] = ()) -> GuestProgram:
+    """Resolve a command of a guest that is given these folders; raises UsageError if it cannot run in a box.
+
+    Reads every file of the program, so call it in a thread.
+    """
     for word in command:
         if _is_unreal(word):
             raise UsageError(f"{word[:80]!r} is not a file that a program can be made of.", remedy="Name a real file.")
+    if package := _fetched(command):
+        raise UsageError(
+            f"{' '.join(package)[:80]} fetches its program when it starts, so there is nothing to approve.",
+            remedy="Install it first, such as with `npm install --prefix ~/mcp PACKAGE`, and name what that installed.",
+        )
     found = shutil.which(command[0], path=path)
     if found is None:
         raise UsageError(f"there is no program {command[0]!r}.", remedy="Install it, or give its full path.")
     program = os.path.abspath(found)  # noqa: PTH100 - a virtual environment is found by the link's own place
-    named = [word for word in command[1:] if word.startswith("/") and Path(word).exists()]
+    there = [word for word in command[1:] if word.startswith("/") and Path(word).exists()]
+    named = [word for word in there if not _is_given(word, given) or _is_run(word, program, command, there)]
     folders = [folder for word in (program, *named) for folder in _folders(word)]
     mounts = _mounts(folders)
     hashed = [_folder_of(word) for word in named] or ([] if _is_system(program) else [_folder_of(program)])
     digest = _digest([os.path.realpath(program)], [folder for folder in hashed if not _is_system(folder)])
-    argv = tuple(_inside(word, mounts) for word in (program, *command[1:]))
+    parts = {program, *named}
+    argv = tuple(_inside(word, mounts if word in parts else (*given, *mounts)) for word in (program, *command[1:]))
     return GuestProgram(argv=argv, mounts=mounts, digest=digest)
+
+
+def _fetched(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a command that runs what it fetches; none if it does not."""
+    words = (Path(command[0]).name, *command[1:])
+    return next((each for each in _FETCHING if words[: len(each)] == each), ())
+
+
+def _is_run(word: str, program: str, command: tuple[str, ...], there: list[str]) -> bool:
+    """Whether the program runs what a word names, as far as can be told: then it is part of the program."""
+    names = (Path(program).name, Path(os.path.realpath(program)).name)
+    if _CODE.fullmatch(word) or any(map(_RUNNER.fullmatch, names)):
+        return True
+    first = word == there[0] and "-m" not in command[: command.index(word)]
+    return first and any(map(_INTERPRETER.fullmatch, names))
+
+
+def _is_given(word: str, given: tuple[BoxMount, ...]) -> bool:
+    real = os.path.realpath(word)
+    return any(real == mount.source or real.startswith(f"{mount.source}/") for mount in given)
 
 
 def _is_unreal(word: str) -> bool:

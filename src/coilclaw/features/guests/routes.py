@@ -91,9 +91,9 @@ class GuestRoutes(Controller):
         try:
             if shown.offer == data.offer and await asyncio.to_thread(guests.is_let_in, name, data.classes):
                 return _done(shown, "It is let in already, with these tools and exactly as it is now.")
-        except ToolError as error:
+            call = guests.approve_call(name, data.classes, data.offer)
+        except (ToolError, UsageError) as error:
             raise Trouble(422, "GUEST_INVALID", core.said(error.message), remedy=error.remedy) from error
-        call = guests.approve_call(name, data.classes, data.offer)
         action = await guests.make(call, by=caller.by, key=request_key)
         return _answer(core, caller, action, guests.view(name))
 

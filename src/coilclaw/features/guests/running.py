@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.features.guests.given import granted_folders, guest_folder, own_environment, secrets_of, worked_in
+from coilclaw.features.guests.given import guest_folder, own_environment, program_of, secrets_of
 from coilclaw.features.guests.listing import offer_of
 from coilclaw.features.guests.mcp_client import (
     CallResult,
     GuestFault,
     GuestUnauthorized,
-    Kind,
     McpClient,
     McpWire,
-    Receive,
 )
 from coilclaw.features.guests.offer import GuestGrant, GuestOffer, OfferedTool, Pin, grant_of, withheld
-from coilclaw.features.guests.program import find_program, must_be_apart
-from coilclaw.features.guests.store import load_guest, put_fault, put_seen
+from coilclaw.features.guests.pending_calls import withdraw_calls
+from coilclaw.features.guests.program import GuestProgram
+from coilclaw.features.guests.store import CHANGED, load_guest, put_fault, put_seen
 from coilclaw.ledger.audit import add_event
 from coilclaw.ledger.chain import OwnDeed
 from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxSpec
@@ -61,6 +60,8 @@ class _Running:
         self.grant = grant
         self.withheld: dict[str, str] = {}
         self.listed_at = 0.0
+        self.relist_from = 0.0
+        """Before this moment it is not asked again for having said that its tools changed."""
         self.calls = 0
         self.idle: asyncio.TimerHandle | None = None
         self.watch: asyncio.Task[None] | None = None
@@ -212,9 +213,9 @@ class RunningGuests:
 
     async def _started(self, place: _Place, pin: Pin, context: Context | None) -> _Running:
         name = pin.offer.name
-        if place.running is not None and place.pin != pin.digest:
+        if place.pin != pin.digest:
             await self._end(place, "it was approved anew")
-            place.crashes = 0
+            place.pin, place.crashes, place.not_before = pin.digest, 0, 0.0
         if place.running is not None:
             return place.running
         left = place.not_before - time.monotonic()
@@ -231,14 +232,18 @@ class RunningGuests:
         try:
             running = await self._start(name, server, pin, context)
         except (CoilclawError, asyncio.CancelledError) as error:
-            self._pause(place)
+            if isinstance(error, GuestFault):  # it ran and broke off; anything else is found out before it runs
+                self._pause(place)
             why = self._app.redact(str(error)) or "it was cancelled"
             code = str(getattr(error, "code", "")) or "CANCELLED"
-            await self._note("guest_failed", pin, {"why": why[:500]}, code=code, fault=why, context=context)
+            fault = CHANGED if code == "GUEST_CHANGED" else why
+            if fault == CHANGED:
+                await self._told_once(name)
+            await self._note("guest_failed", pin, {"why": why[:500]}, code=code, fault=fault, context=context)
             if isinstance(error, GuestFault):
                 error.begun = False
             raise
-        place.running, place.pin = running, pin.digest
+        place.running = running
         running.watch = asyncio.ensure_future(self._watch(place, running, pin))
         return running
 
@@ -256,7 +261,7 @@ class RunningGuests:
             running = _Running(client, pin, info.version, grant)
             await self._compare(running, pin)
             version = self._app.redact(info.version)[:100]
-            await self._note("guest_started", pin, {"pin": pin.digest, "version": version}, context=context)
+            await self._note("guest_started", pin, {"pin": pin.digest, "version": version}, fault="", context=context)
         except BaseException:
             await client.close()
             raise
@@ -266,22 +271,21 @@ class RunningGuests:
         """A client that is not started yet, and what the guest is given."""
         if server.kind == "http":
             return McpClient(self._http_wire(name, server), seconds=START_SECONDS), grant_of(server, "")
-        program = await asyncio.to_thread(find_program, server.command, self._app.environ.get("PATH", "/usr/bin:/bin"))
-        grant = grant_of(server, program.digest)
-        spec = self._spec(name, server, program.argv)
-        must_be_apart(program.mounts, worked_in(self._app))
-        mounts = (*program.mounts, *granted_folders(self._app, server.read, server.write))
-        spec = msgspec.structs.replace(spec, mounts=mounts)
-        return McpClient(_Boxed(self._app, spec), seconds=START_SECONDS), grant
+        from coilclaw.features.guests.mcp_stdio import BoxedWire
 
-    def _spec(self, name: str, server: "McpServer", argv: tuple[str, ...]) -> BoxSpec:
+        program = await asyncio.to_thread(program_of, self._app, server)
+        wire = BoxedWire(self._app, self._spec(name, server, program))
+        return McpClient(wire, seconds=START_SECONDS), grant_of(server, program.digest)
+
+    def _spec(self, name: str, server: "McpServer", program: GuestProgram) -> BoxSpec:
         folder = guest_folder(self._app, name)
         return BoxSpec(
-            command=argv,
+            command=program.argv,
             workspace=str(folder),
             cwd=str(folder),
             environment=(*own_environment(folder), *secrets_of(self._app, server.env)),
             domains=server.domains,
+            mounts=program.mounts,
             broker=BROKER_FOR_HOURS,
             limits=BoxLimits(
                 wall_seconds=None,
@@ -320,11 +324,30 @@ class RunningGuests:
         name, running.listed_at = pin.offer.name, time.monotonic()
         seen = await offer_of(self._app, running.client, name, running.version, running.grant)
         running.withheld = withheld(pin, seen)
-        if seen.digest != pin.offer.digest:
-            await self._app.db.write(lambda tx: put_seen(tx, seen))
-            if running.withheld:
-                tools: dict[str, Json] = {"tools": [*running.withheld]}
-                await self._app.db.write(lambda tx: add_event(tx, self._app.clock, "guest_changed", name, tools))
+
+        def write(tx: Tx) -> None:
+            row = load_guest(tx, name)
+            if row is None or row.seen == seen:
+                return
+            put_seen(tx, seen)
+            before = row.seen or pin.offer
+            first = before.tools == pin.offer.tools != seen.tools  # what is not let in may change all day
+            if first or (running.withheld and running.withheld != withheld(pin, before)):
+                add_event(tx, self._app.clock, "guest_changed", name, {"tools": [*running.withheld]})
+
+        await self._app.db.write(write)
+        if running.withheld:
+            await withdraw_calls(self._app, name, running.withheld)
+
+    async def _told_once(self, name: str) -> None:
+        """Note that a guest's program, or what it is given, changed, when that is new."""
+
+        def write(tx: Tx) -> None:
+            row = load_guest(tx, name)
+            if row is not None and row.fault != CHANGED:
+                add_event(tx, self._app.clock, "guest_changed", name, {"tools": []})
+
+        await self._app.db.write(write)
 
     async def _compare_again(self, place: _Place, running: _Running, pin: Pin) -> None:
         try:
@@ -356,10 +379,20 @@ class RunningGuests:
             if running.client.fault is not None:
                 await self._crashed(place, running, running.client.fault)
             if self._is_in_force(pin):
+                if running.client.tools_changed and time.monotonic() >= running.relist_from:
+                    running.relist_from = time.monotonic() + RELIST_SECONDS
+                    await self._relist(place, running, pin)
                 continue
             async with place.lock:
                 if place.running is running:
                     await self._end(place, "the owner does not let it in any more")
+
+    async def _relist(self, place: _Place, running: _Running, pin: Pin) -> None:
+        """See what changed, though nobody calls it."""
+        async with place.lock:
+            if place.running is running and running.client.tools_changed:
+                with suppress(CoilclawError):  # the next call says why
+                    await self._compare_again(place, running, pin)
 
     def _is_in_force(self, pin: Pin) -> bool:
         from coilclaw.features.guests.guests import guests_of
@@ -441,36 +474,3 @@ def _shown_live(context: Context) -> Iterator[Callable[[str], None] | None]:
         return
     with context.during() as write:
         yield lambda report: write("stdout", f"{one_line(report)}\n".encode("utf-8", "replace"))
-
-
-class _Boxed:
-    """A wire to a box that is opened when the client starts."""
-
-    def __init__(self, app: "Runtime", spec: BoxSpec) -> None:
-        self._app = app
-        self._spec = spec
-        self._wire: McpWire | None = None
-
-    async def open(self, receive: Receive, ended: Callable[[GuestFault], None]) -> None:
-        from coilclaw.features.guests.mcp_stdio import StdioWire
-
-        box = self._app.open_box()
-        if self._spec.domains:
-            from coilclaw.sandbox.box import reaching
-
-            box = reaching(box, self._app.transport)
-        opened = await box.open(self._spec, stopped=self._app.estop.wait)
-        self._wire = StdioWire(opened, redact=self._app.redact)
-        await self._wire.open(receive, ended)
-
-    async def send(self, message: bytes, *, kind: Kind, seconds: float) -> None:
-        assert self._wire is not None  # noqa: S101 - a client opens its wire first
-        await self._wire.send(message, kind=kind, seconds=seconds)
-
-    def agreed(self, protocol: str) -> None:
-        if self._wire is not None:
-            self._wire.agreed(protocol)
-
-    async def close(self) -> None:
-        if self._wire is not None:
-            await self._wire.close()

@@ -1,14 +1,19 @@
-"""Signing in to an HTTP server with OAuth: the owner's browser, hosts that the owner named, a token nobody sees."""
+"""Signing in to an HTTP server with OAuth: the owner's browser, hosts that the owner named, a token nobody sees.
+
+First the browser, then the owner's approval: with a passkey that is given in the panel, to another process than the
+one that the browser came back to.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from coilclaw.packets.errors import CoilclawError, ToolError
+from coilclaw.packets.action import ToolCall
+from coilclaw.packets.errors import CoilclawError, OAuthError, ToolError
+from coilclaw.runtime.oauth.sign_ins import Account, sign_ins, take_answer
 
 if TYPE_CHECKING:
     from coilclaw.config.mcp import McpServer
-    from coilclaw.runtime.oauth.client import OAuthClient
-    from coilclaw.runtime.oauth.token_requests import Grant
+    from coilclaw.runtime.oauth.client import OAuthClient, Pending
     from coilclaw.runtime.runtime import Runtime
 
 
@@ -20,30 +25,56 @@ def account(name: str) -> str:
     return f"mcp:{name}"
 
 
-async def sign_in_to(
-    app: "Runtime",
-    name: str,
-    server: "McpServer",
-    show: Callable[[str], None],
-    paste: Callable[[], Awaitable[str]] | None,
-) -> str:
-    """Sign in and keep the account; what was granted, in words. The caller has the owner's approval."""
-    signed, grant = await ask_permission(app, name, server, show, paste)
-    await app.oauth.connect(signed, grant, keep_client=True)
+def account_of(name: str) -> Account:
+    """A guest's account, as it is stored."""
+    return account(name), "user"
+
+
+async def begin_sign_in(app: "Runtime", name: str, server: "McpServer", *, listen: bool = True) -> "Pending":
+    """Ask the server where to sign in, and start; nothing but metadata and a client's registration is asked for."""
+    return await sign_ins(app).begin(account_of(name), await client_maker(app, name, server), listen=listen)
+
+
+def connect_call(app: "Runtime", name: str, server: "McpServer") -> ToolCall:
+    """The call that makes an account of the answer; the owner approves it."""
+    flow, _ = sign_ins(app).answered(account_of(name))
+    hosts, scopes = [*server.oauth_hosts], [*server.oauth_scopes]
+    args = {"name": name, "url": server.url, "hosts": hosts, "scopes": scopes, "flow": flow}
+    return ToolCall.of("guest_sign_in", dict(args))
+
+
+async def keep_account(app: "Runtime", name: str, server: "McpServer", flow: str) -> str:
+    """Turn the answer into an account; what was granted, in words. The caller has the owner's approval."""
+    from coilclaw.runtime.oauth.discovery import is_for
+    from coilclaw.runtime.oauth.token_requests import exchange
+
+    again = f"Begin again: `coilclaw mcp sign-in {name}`."
+    answered = await take_answer(app, account_of(name), flow, remedy=again)
+    client = answered.pending.client
+    if not is_for(client.resource, server.url) or client.scopes != server.oauth_scopes:
+        raise ToolError("the sign-in is not the one that was shown.", remedy=again, code="SIGN_IN_OVER", begun=False)
+    try:
+        grant = await exchange(app.transport, app.redactor, answered.pending, answered.code)
+        await app.oauth.connect(client, grant, keep_client=True)
+    except OAuthError as error:  # nothing was kept
+        raise ToolError(error.message, remedy=error.remedy, code=error.code, begun=False) from error
     missing = f" Not granted: {', '.join(grant.missing)}." if grant.missing else ""
     return f"Signed in to {name} with {', '.join(grant.scopes) or 'its default scopes'}.{missing}"
 
 
-async def ask_permission(
-    app: "Runtime",
-    name: str,
-    server: "McpServer",
-    show: Callable[[str], None],
-    paste: Callable[[], Awaitable[str]] | None,
-) -> "tuple[OAuthClient, Grant]":
-    """The whole flow, from the server's metadata to what was granted. Nothing is kept."""
+def is_signed_in(app: "Runtime", name: str, server: "McpServer") -> bool:
+    """Whether there is an account for this address and these scopes that works as far as is known."""
+    from coilclaw.runtime.oauth.discovery import is_for
+    from coilclaw.store.oauth import find_token
+
+    row = find_token(app.db.reader, *account_of(name))
+    client = app.oauth.kept_client(*account_of(name)) if row is not None and not row.reconnect_since else None
+    return client is not None and is_for(client.resource, server.url) and client.scopes == server.oauth_scopes
+
+
+async def client_maker(app: "Runtime", name: str, server: "McpServer") -> "Callable[[str], Awaitable[OAuthClient]]":
+    """What makes the client for a redirect address, from the server's metadata."""
     from coilclaw.runtime.oauth.discovery import discover, register_client
-    from coilclaw.runtime.oauth.sign_in import sign_in
     from coilclaw.runtime.reachable import sign_in_places
 
     may_register = not server.oauth_client_id
@@ -72,7 +103,7 @@ async def ask_permission(
             client_auth=auth,
         )
 
-    return await sign_in(app.transport, app.redactor, client, show, paste=paste)
+    return client
 
 
 async def _challenge(app: "Runtime", url: str) -> str:

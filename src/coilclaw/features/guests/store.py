@@ -4,12 +4,14 @@ from typing import TypeVar
 
 import msgspec
 
-from coilclaw.features.guests.offer import GuestOffer, Pin
+from coilclaw.features.guests.offer import GuestOffer, Pin, withheld
 from coilclaw.packets.canonical import canonical_bytes
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.tx import Tx
 
 _T = TypeVar("_T", Pin, GuestOffer)
+CHANGED = "its program, or what it is given, is not what was approved"
+"""The fault of one that was not started for that."""
 DAMAGED = "its stored approval is damaged; approve it again"
 
 
@@ -25,6 +27,15 @@ class GuestRow(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
     """Why it last could not be used."""
     approved_at: str | None
+
+    @property
+    def withheld(self) -> dict[str, str]:
+        """The approved tools that cannot be called as the guest was seen last, each with the reason."""
+        if self.pin is None or self.pin.offer.grant.kind == "plugin":  # of a plugin the approved copy goes on
+            return {}
+        if self.fault == CHANGED:
+            return dict.fromkeys(self.pin.classes, CHANGED)
+        return {} if self.seen is None else withheld(self.pin, self.seen)
 
 
 _SELECT = "SELECT name, pin_json, pin_hash, seen_json, enabled, fault, approved_at FROM guests"
@@ -80,14 +91,20 @@ def put_pin(tx: Tx, clock: Clock, pin: Pin) -> None:
 
 
 def switch_off(tx: Tx, name: str) -> bool:
-    """Switch a guest off; only a new approval switches it on. False if it was off."""
-    done = tx.execute("UPDATE guests SET enabled = 0, changed = ? WHERE name = ? AND enabled = 1", (_next(tx), name))
+    """Switch a guest off; only a new approval switches it on. False if it was off, or never approved."""
+    done = tx.execute(
+        "UPDATE guests SET enabled = 0, changed = ? WHERE name = ? AND enabled = 1 AND pin_json IS NOT NULL",
+        (_next(tx), name),
+    )
     return done.rowcount == 1
 
 
 def put_fault(tx: Tx, name: str, fault: str) -> None:
     """Remember why a guest could not be used."""
-    tx.execute("UPDATE guests SET fault = ? WHERE name = ?", (fault[:500], name))
+    tx.execute(
+        "UPDATE guests SET fault = ?, changed = ? WHERE name = ? AND fault != ?",
+        (fault[:500], _next(tx), name, fault[:500]),
+    )
 
 
 def drop_guest(tx: Tx, name: str) -> bool:
@@ -101,6 +118,14 @@ def _stored(value: Pin | GuestOffer) -> bytes:
 
 def _next(tx: Tx) -> int:
     return int(tx.execute("SELECT coalesce(max(changed), 0) + 1 FROM guests").fetchone()[0])
+
+
+def looked_at(db: Tx, name: str) -> str:
+    """When a guest was last looked at on the owner's word; empty if never."""
+    row = db.execute(
+        "SELECT max(created_at) FROM audit_log WHERE entity_id = ? AND event_type = 'guest_looked_at'", (name,)
+    ).fetchone()
+    return row[0] or ""
 
 
 def guest_events(db: Tx, name: str, count: int) -> list[tuple[str, str, str]]:

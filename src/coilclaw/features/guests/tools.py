@@ -68,7 +68,7 @@ def _let_in(runtime: "Runtime") -> Iterator[Tool]:
         allowed = guests.tools_allowed(row.name)
         for each in row.pin.offer.tools:
             if each.original in row.pin.classes and ("*" in allowed or each.original in allowed):
-                yield GuestTool(row.pin, each, guests.call)
+                yield GuestTool(row.pin, each, guests.call, withheld=row.withheld.get(each.original, ""))
 
 
 def might_have_guests(runtime: "Runtime") -> bool:
@@ -178,48 +178,37 @@ class SignInArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     url: Annotated[str, msgspec.Meta(description="The server to sign in to.", max_length=2048)]
-    paste: Annotated[bool, msgspec.Meta(description="Ask for the address instead of listening for the browser.")]
     hosts: Annotated[tuple[str, ...], msgspec.Meta(description="Where signing in may go.", max_length=20)]
-    scopes: Annotated[tuple[str, ...], msgspec.Meta(description="What is asked for.", max_length=100)]
+    scopes: Annotated[tuple[str, ...], msgspec.Meta(description="What was asked for.", max_length=100)]
+    flow: Annotated[str, msgspec.Meta(description="The sign-in that was answered.", pattern="^[0-9a-f]{16}$")]
 
 
 def _make_sign_in(home: "Callable[[], Runtime]") -> Tool:
     def touches(args: SignInArgs) -> Touches:
         scopes = ", ".join(args.scopes) or "its default scopes"
         says = (
-            f"Sign in to {args.name} ({one_line(args.url)}) at {', '.join(args.hosts)}, for {scopes}."
-            " The token is kept encrypted."
+            f"Keep the account with which you just signed in to {args.name} ({one_line(args.url)}) at"
+            f" {', '.join(args.hosts)}, for {scopes}. The token is kept encrypted, and sent to that server alone."
         )
-        return Touches(subject=args.name, public=True, seconds=330, says=says)
+        return Touches(subject=args.name, public=True, seconds=60, says=says)
 
     @owner_call(
         SignInArgs,
         destination="external",
         idempotent=False,
         touches=touches,
-        summary=lambda args: f"Sign in to the guest {args.name}",
+        summary=lambda args: f"Keep the account you signed in with at the guest {args.name}",
     )
     async def guest_sign_in(args: SignInArgs, context: Context) -> ToolOutput:
-        """Sign in to an MCP server in the owner's browser; only `coilclaw mcp sign-in` does."""
-        from coilclaw.features.guests.signing_in import sign_in_to
+        """Keep the account with which the owner signed in to an MCP server; only `coilclaw mcp` does."""
+        from coilclaw.features.guests.signing_in import keep_account
 
-        app, ask = home(), context.ask_owner
+        app = home()
         server = app.config.mcp.servers.get(args.name)
         shown = (args.url, args.hosts, args.scopes)
         if server is None or (server.url, server.oauth_hosts, server.oauth_scopes) != shown:
             raise ToolError(f"{args.name} is not what was shown.", code="GUEST_CHANGED", begun=False)
-        if args.paste and ask is None:
-            raise ToolError("nobody can paste an address here.", code="NOT_GRANTED", begun=False)
-
-        async def paste() -> str:
-            assert ask is not None  # noqa: S101 - looked at above
-            return await ask("Paste the address that the browser ended at (it cannot open it; that is fine):")
-
-        def show(address: str) -> None:
-            app.warn(f"Open this address in your browser to sign in to {args.name}: {address}")
-
-        text = await sign_in_to(app, args.name, server, show, paste if args.paste else None)
-        return ToolOutput(text=text, label=INTERNAL)
+        return ToolOutput(text=await keep_account(app, args.name, server, args.flow), label=INTERNAL)
 
     return guest_sign_in
 
@@ -238,6 +227,9 @@ def _shown(app: "Runtime", args: ApproveArgs) -> tuple[GuestOffer, Pin | None]:
             code="GUEST_CHANGED",
             begun=False,
         )
+    is_configured = args.settings is not None or args.name in app.config.mcp.servers
+    if row.seen.grant.kind != "plugin" and not is_configured:
+        raise ToolError(f"there is no [mcp.servers.{args.name}].", code="GUEST_GONE", begun=False)
     unknown = [name for name in args.classes if row.seen.tool(name) is None]
     if unknown or not args.classes:
         raise ToolError(f"{args.name} has no tool {unknown[0] if unknown else ''}.", code="GUEST_TOOL", begun=False)

@@ -62,20 +62,17 @@ def view_of(
     pin = None if row is None else row.pin
     seen = None if row is None else row.seen
     offer = seen or (None if pin is None else pin.offer)
-    held = {} if pin is None or seen is None else withheld(pin, seen)
-    changed = bool(held)
-    if pin is not None and pin.offer.grant.kind == "plugin":
-        held = {}  # the copy that was approved goes on
-    elif pin is not None and not guests.is_configured(pin):
-        changed, held = True, dict.fromkeys(pin.classes, "what it is given was changed in config.toml")
+    held = {} if row is None else row.withheld
+    if pin is not None and pin.offer.grant.kind != "plugin" and not guests.is_configured(pin):
+        held = dict.fromkeys(pin.classes, "what it is given was changed in config.toml")
+    changed = bool(held) or (pin is not None and seen is not None and bool(withheld(pin, seen)))
     state: GuestState = "new" if pin is None else "changed" if changed else "approved"
     if row is not None and not row.enabled:
         state = "off"
     classes = {} if pin is None else pin.classes
     difference = ""
     if seen is not None and (pin is None or seen.digest != pin.offer.digest):
-        wanted = classes or {tool.original: default_class(seen) for tool in seen.tools}
-        difference = card_text(seen, {key: kind for key, kind in wanted.items() if seen.tool(key)}, pin)
+        difference = card_text(seen, {key: kind for key, kind in classes.items() if seen.tool(key)}, pin)
     return GuestView(
         name=name,
         kind=offer.grant.kind if offer is not None else "stdio" if server is None else server.kind,

@@ -35,12 +35,12 @@ def card_text(offer: GuestOffer, classes: dict[str, ToolClass], before: Pin | No
 def _whole(offer: GuestOffer, classes: dict[str, ToolClass]) -> Iterator[str]:
     yield from grant_words(offer.grant)
     let_in = [tool for tool in offer.tools if tool.original in classes]
-    yield f"Tools ({len(let_in)}):"
-    for tool in let_in:
-        yield from _tool_words(offer.name, tool, classes[tool.original])
-    refused = [tool.original for tool in offer.tools if tool.original not in classes]
-    if refused:
-        yield f"Not let in: {', '.join(one_line(name) for name in refused)}."
+    others = [tool for tool in offer.tools if tool.original not in classes]
+    for title, tools in (("Tools", let_in), ("Not let in", others)):
+        if tools:
+            yield f"{title} ({len(tools)}):"
+        for tool in tools:
+            yield from _tool_words(offer.name, tool, classes.get(tool.original))
     yield from (f"Cannot be let in: {one_line(fault)}" for fault in offer.faults)
 
 
@@ -61,14 +61,23 @@ def grant_words(grant: GuestGrant) -> Iterator[str]:
     yield f"It may reach {', '.join(grant.domains)}." if grant.domains else "It has no network."
     yield f"It gets the secrets {', '.join(grant.env)}." if grant.env else "It gets no secrets."
     yield from (f"It may read {one_line(folder)}." for folder in grant.read)
-    yield from (f"It may change {one_line(folder)}; that cannot be undone." for folder in grant.write)
-    named = [word for word in grant.command[1:] if word.startswith("/")]
+    yield from (
+        f"It may change {one_line(folder)}; that cannot be undone, and your shell, editor and git may run what it"
+        " leaves there."
+        for folder in grant.write
+    )
+    named = [word for word in grant.command[1:] if word.startswith("/") and not _is_given(word, grant)]
     if named:  # their folders are mounted as parts of the program
         yield f"It may read the folders of {', '.join(one_line(word) for word in named)}, if they exist."
     if not grant.read and not grant.write:
         yield f"It sees {'no other files of yours' if named else 'none of your files'}."
     if grant.program:
-        yield f"Program: sha256 {grant.program[:16]}…; if a file of it changes, you are asked again."
+        data = " Other files in those folders may change." if grant.command and (grant.read or grant.write) else ""
+        yield f"Program: sha256 {grant.program[:16]}…; if a file of it changes, you are asked again.{data}"
+
+
+def _is_given(word: str, grant: GuestGrant) -> bool:
+    return any(word == folder or word.startswith(f"{folder}/") for folder in (*grant.read, *grant.write))
 
 
 def claim_words(claims: dict[str, Json]) -> str:
@@ -77,8 +86,9 @@ def claim_words(claims: dict[str, Json]) -> str:
     return ", ".join(said) or "nothing"
 
 
-def _tool_words(guest: str, tool: OfferedTool, kind: ToolClass) -> Iterator[str]:
-    yield f"  {tool_name(guest, tool.original)}: you say it {CLASS_WORDS[kind]}; it claims {claim_words(tool.claims)}"
+def _tool_words(guest: str, tool: OfferedTool, kind: ToolClass | None) -> Iterator[str]:
+    said = "" if kind is None else f"you say it {CLASS_WORDS[kind]}; "
+    yield f"  {tool_name(guest, tool.original)}: {said}it claims {claim_words(tool.claims)}"
     yield f"    says: {one_line(tool.description) or '(nothing)'}"
     yield f"    arguments: {one_line(_compact(tool.parameters))}"
     if tool.output is not None:

@@ -42,7 +42,7 @@ def offered_tools(app: "Runtime") -> "dict[str, Tool]":
 
 def page(app: "Runtime", cursor: str | None) -> dict[str, Json]:
     """One page of the list. A cursor is the last name of the page before, so a changed list loses nothing."""
-    described = [_described(tool) for tool in offered_tools(app).values()]
+    described = [_described(tool) for tool in offered_tools(app).values() if not tool.withheld]
     listed = sorted((*described, _STATUS), key=_name)
     if cursor is not None:
         after = _read(cursor)
