@@ -1,5 +1,7 @@
 """Patrols from end to end: a seeded bug becomes an alert, and the run after its repair resolves it."""
 
+import shutil
+
 import msgspec
 import pytest
 
@@ -16,6 +18,7 @@ from coilclaw.packets.errors import ToolError, UsageError
 from coilclaw.packets.job import Constraints, Starter
 from coilclaw.store.actions import load_action
 from tests.features.patrols.patrol_world import BUG, MENDED
+from tests.missing import lacks
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +63,14 @@ async def test_every_run_has_a_receipt_and_its_time_is_metered(patrol_world):
     assert usage.provider == "patrol"
     assert usage.patrol_seconds >= 1
     assert usage.agent_seconds == 0
+
+
+async def test_tool_that_is_missing_is_no_failure_of_the_repository(patrol_world):
+    world = patrol_world(patrols={"test": "python3 -m no_such_module_here -q"})
+    await world.patrol()
+    assert world.run().state == "error"
+    assert "not installed" in world.run().reason
+    assert world.alerts() == []
 
 
 async def test_files_that_sessions_are_given_are_not_given_to_patrols(patrol_world):
@@ -188,6 +199,8 @@ async def test_the_agent_cannot_start_a_patrol(patrol_world):
 
 
 async def test_rooms_are_buildings_of_their_own(patrol_world):
+    if shutil.which("make") is None:
+        lacks("make", "Install the package make.")
     world = patrol_world(patrols={}, patrol_rooms=("a", "b"))
     world.commit({"a/Makefile": "test:\n\tfalse\n", "b/Makefile": "test:\n\ttrue\n"})
     await world.patrol("site all")

@@ -61,6 +61,21 @@ async def test_a_project_is_added_listed_and_removed(sample):
 
 
 @pytest.mark.slow
+def test_a_call_is_tried_in_a_project(sample):
+    home = sample()
+    path = folder(home)
+    call = json.dumps({"tool": "file_read", "args": {"path": str(path / "a.txt")}})
+    add(home, path, name="site")
+
+    def verdict(*more):
+        done = run(home, "policy", "check", "--json", call, *more)
+        return json.loads(done.stdout)["verdict"] if done.returncode == 0 else done.stderr
+
+    assert (verdict(), verdict("--project", "site")) == ("deny", "allow")
+    assert "no project 'sit'" in verdict("--project", "sit")
+
+
+@pytest.mark.slow
 def test_the_agent_works_where_it_is_started_or_told_and_a_conversation_stays_there(sample):
     home = sample()
     code = folder(home)

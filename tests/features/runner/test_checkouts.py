@@ -28,6 +28,7 @@ async def test_a_session_commits_in_its_own_checkout_and_its_work_comes_back(eac
     assert Path(checkout.path) == Path(os.path.realpath(world.sessions)) / "sess_1" / "site"
     assert (checkout.branch, checkout.base) == ("coil/sess_1", git(world.folder, "rev-parse", "main"))
     assert await world.changes(checkout) == {}
+    assert Path(checkout.path).parent.stat().st_mode & 0o077 == 0, "others on this machine see nothing of it"
     await world.inside(
         checkout, "echo more >>README.md && git mv src/b.py c.py && echo new >'a b' && git rm -q src/a.py"
     )

@@ -1,20 +1,31 @@
 """The desk itself, without a box: what a hostile program may cost the server, and what a yes is bound to."""
 
 import asyncio
+import json
+import tomllib
+from functools import partial
 
 import msgspec
 import pytest
 
 from coilclaw.config.runner import Repo
 from coilclaw.features.runner.adapters import claude, codex, gemini
-from coilclaw.features.runner.adapters.contract import HookAsk
+from coilclaw.features.runner.adapters.contract import CliPlace, HookAsk
+from coilclaw.features.runner.checkouts import Checkout
 from coilclaw.features.runner.hooks import QUESTION_BYTES, HookDesk, call_for
-from coilclaw.features.runner.session_tools import command_category, deploys_of, session_taint
+from coilclaw.features.runner.session_tools import (
+    SessionCommandArgs,
+    SessionWriteArgs,
+    command_category,
+    deploys_of,
+    session_taint,
+)
 from coilclaw.features.runner.spec import StartSession
-from coilclaw.features.runner.store import add_session, load_session, org_action_ids
+from coilclaw.features.runner.store import add_session, load_session, move, org_action_ids, put_session
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.errors import StorageError
 from coilclaw.packets.ids import new_id
+from tests.features.projects.test_commands import run
 from tests.features.runner.session_world import REPO, SessionWorld
 
 
@@ -59,6 +70,18 @@ async def asked(desk, told, length=None):
     reader.feed_eof()
     await desk.serve(3129, reader, wire)
     return wire.sent.partition(b"\r\n\r\n")[2].strip()
+
+
+async def test_files_that_a_program_reads_are_told_once_and_only_those_of_its_checkout(world, tmp_path):
+    desk = desk_of(world, tmp_path)
+    checkout = Checkout(session_id=desk._id, path="/s/site", cache="/c", branch="b", base="0" * 40, mode="write")
+    row = msgspec.structs.replace(load_session(world.app.db.reader, desk._id), state="RUNNING", checkout=checkout)
+    world.app.db.write_now(lambda tx: put_session(tx, row))
+    for paths in (("/s/site/src/a.py", "src/../b.py"), ("src/a.py",), ("/etc/passwd", "../other", "c\x1b.py")):
+        assert (await desk.answer(HookAsk(kind="read", tool="Read", call_id="c", paths=paths))).allow
+    told = [(each.data["path"], each.data["room_path"]) for each in world.events(desk._id, "FILE_TOUCHED")]
+    assert told == [("src/a.py", "src"), ("b.py", ""), ("c⟨U+001B⟩.py", "")]
+    assert {each.data["reason"] for each in world.events(desk._id, "FILE_TOUCHED")} == {"read"}
 
 
 async def test_names_of_calls_are_kept_in_little_room(world, tmp_path):
@@ -237,3 +260,42 @@ async def test_program_that_rests_is_told_of_once_and_again_after_it_worked(worl
     await desk.answer(HookAsk(kind="waiting", tool=""))
     await desk._tell_rest()
     assert told() == ["NEEDS_YOU", "NEEDS_YOU"]
+
+
+A_WEEK = 7 * 24 * 3600
+
+
+@pytest.mark.parametrize("wait_seconds", [1, 3600])
+def test_no_program_stops_waiting_for_its_hook_during_a_pause(wait_seconds):
+    place = CliPlace(home="/h", cwd="/c", checkout="/c", program="/p", wait_seconds=wait_seconds)
+    [(_, managed)] = claude.launch(place).managed
+    told = [each["hooks"][0]["timeout"] for [each] in json.loads(managed)["hooks"].values()]
+    told += [each["hooks"][0]["timeout"] / 1000 for [each] in gemini.settings(place)["hooks"].values()]
+    hooks = tomllib.loads(codex.requirements(place))["hooks"]
+    told += [hooks[event][0]["hooks"][0]["timeout"] for event in hooks if event != "managed_dir"]
+    assert len(told) == 15
+    assert min(told) >= A_WEEK
+    assert max(told) * 1000 < 2**31  # a longer timer of Node's would end at once
+
+
+@pytest.mark.slow
+def test_open_session_is_listed_however_many_ended_since(world):
+    first = row_of(world)
+    for _ in range(31):
+        over = row_of(world).session_id
+        world.app.db.write_now(lambda tx, over=over: move(tx, world.app.clock, over, "FAILED", code="LOST"))
+    listed = [each["session_id"] for each in json.loads(run(world.sample, "session", "list", "--json").stdout)]
+    assert (listed[0], len(listed)) == (first.session_id, 31)
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "category"),
+    [
+        ("session_command", partial(SessionCommandArgs, command="ls"), "command"),
+        ("session_write", partial(SessionWriteArgs, paths=("a.txt",)), "write"),
+    ],
+)
+def test_policy_can_ask_before_every_command_or_write(world, tool, args, category):
+    for asked, verdict in (((), "allow"), (("merge", category), "ask")):
+        row = row_of(world, policy={"shell_allowlist": ["ls"], "requires_approval_for": asked})
+        assert world.app.tools[tool].touches(args(row.session_id)).permit.verdict == verdict

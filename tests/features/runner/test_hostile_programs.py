@@ -42,6 +42,22 @@ for text in (
         said = b""
     print("YES" if b"true" in said else "no")
 """
+KILLER = """
+import os, signal, sys, time
+if os.fork():
+    sys.exit()
+since = {}
+while True:
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            waits = b"hook.py" in open(f"/proc/{pid}/cmdline", "rb").read()
+        except OSError:
+            continue
+        if waits and time.monotonic() - since.setdefault(pid, time.monotonic()) > 3:
+            os.kill(int(pid), signal.SIGKILL)
+    time.sleep(0.1)
+"""
+"""Kills hooks that wait for the owner: a program goes on when its hook dies of anything but exit 2."""
 
 
 @pytest.fixture
@@ -67,6 +83,18 @@ async def test_no_other_process_in_the_box_can_answer_hooks(home, tier):
         text = await said(world, site, session_id, "fake is done")
         assert "refused 98" in text
         assert "BOUND" not in text
+
+
+async def test_program_whose_hook_was_killed_while_it_waited_is_ended_by_what_it_tells(home):
+    world = home()
+    script(world, "killer.py", KILLER)
+    async with world.serving() as site:
+        lines = ("run python3 killer.py >/dev/null 2>&1", "run frobnicate || touch unasked", "sleep 600")
+        session_id = await begin(world, site, *lines, policy=ALLOW)
+        row = await ended(world, session_id)
+        assert (row.state, row.code) == ("FAILED", "UNGUARDED")
+        assert "had not asked for" in row.reason or "was not allowed" in row.reason
+        assert actions(world, session_id, "PENDING") == [], "nobody is asked about what was done"
 
 
 async def test_flooded_desk_goes_on_answering(home):

@@ -8,6 +8,7 @@ from coilclaw.features.runner.leaving import PushArgs, is_manifest, is_workflow,
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import PullRequest
 from coilclaw.runtime.owner_calls import OwnerCalls
+from tests.features.runner.repo_world import git
 from tests.features.runner.session_world import SessionWorld
 from tests.features.runner.test_desk import row_of
 from tests.features.runner.test_hooks import begin, said, with_fake
@@ -18,8 +19,11 @@ SECRET = "sekrit-value-8fJ2kQ0x7LmZ"
 @pytest.mark.parametrize(
     "path",
     """package.json package-lock.json npm-shrinkwrap.json web/pnpm-lock.yaml pnpm-workspace.yaml .npmrc
+    package.yaml package.json5 .pnpmfile.cjs pnpm-lock.yml
     requirements.txt requirements-dev.txt requirements/base.txt pyproject.toml setup.py setup.cfg uv.lock
-    Cargo.toml a/b/Cargo.lock go.mod go.sum go.work .gitmodules
+    dev-requirements.txt requirements/ci/base.in constraints-3.txt pylock.toml pylock.dev.toml uv.toml pip.ini
+    Cargo.toml a/b/Cargo.lock .cargo/config a/.cargo/config.toml rust-toolchain.toml
+    go.mod go.sum go.work go.work.sum vendor/modules.txt .gitmodules .pre-commit-config.yaml
     pom.xml app/build.gradle.kts Thing.csproj flake.lock mix.exs""".split(),  # noqa: SIM905
 )
 def test_manifests_are_known(path):
@@ -144,3 +148,24 @@ async def test_yes_does_not_hold_for_a_later_commit(sessions_of_a_home):
         assert not outcome.result.success
         assert outcome.result.code == "CHANGED"
         assert pulls_before(world.app.db.reader, ("OPEN",), None, 9) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("run git add -A", "run git commit -qm one"),
+        ("run git update-index --add --cacheinfo 100644,BLOB,src/planted.py", "run git commit -qm one"),
+    ],
+)
+async def test_commits_that_touch_a_forbidden_path_do_not_leave(sessions_of_a_home, lines):
+    world = with_fake(sessions_of_a_home())
+    blob = git(world.folder, "rev-parse", "HEAD:README.md")
+    lines = (*(line.replace("BLOB", blob) for line in lines), "say committed", "type")
+    policy = {"shell_allowlist": ["git"], "forbidden_paths": ["src"]}
+    async with world.serving() as site:
+        session_id = await begin(world, site, *lines, policy=policy)
+        assert "exit 1" not in await said(world, site, session_id, "committed")
+        with pytest.raises(ToolError) as refused:
+            await push_call(world.app, world.sessions, session_id, "")
+    assert refused.value.code == "FORBIDDEN_PATH"

@@ -6,7 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from coilclaw.config.runner import Org, Plan, Plans
+from coilclaw.config.runner import Org, Plan, Plans, TeamPlan
 from coilclaw.features.runner.spec import StartSession
 from coilclaw.features.runner.store import load_session, put_session, tick
 from coilclaw.packets.ids import stamp
@@ -53,6 +53,13 @@ def test_billing_of_a_request_only_narrows(world, billing, sessions, minutes):
     wanted = msgspec.convert({"repo": REPO, "org_id": "acme", "billing": billing}, StartSession)
     plan = world.sessions.plan(wanted, world.sessions.org(wanted))
     assert (plan.sessions, plan.minutes_per_month) == (sessions, minutes)
+
+
+def test_smaller_plan_of_a_request_lowers_its_tokens_too():
+    plans = Plans(free=Plan(tokens_per_month=5), team=TeamPlan(tokens_per_month=0))
+    assert plans.of(Org(plan="team")).tokens_per_month == 0
+    assert plans.of(Org(plan="team"), "free").tokens_per_month == 5
+    assert plans.of(Org(plan="free"), "team").tokens_per_month == 5
 
 
 async def test_used_up_minutes_are_refused_with_the_limit_and_the_remedy(world):

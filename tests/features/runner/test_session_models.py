@@ -1,5 +1,7 @@
 """A program in a real box reaches its model through the server, which adds the key and counts."""
 
+import shutil
+
 import msgspec
 import pytest
 
@@ -12,12 +14,16 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.fake_responses import FakeResponses
 from tests.features.runner.model_world import KEY
 from tests.features.runner.session_world import REPO, SessionWorld, until
+from tests.missing import lacks
+from tests.sandbox.conftest import BUBBLEWRAP
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("tier", ["A", "B"])
 async def test_the_model_answers_inside_the_box_and_the_key_stays_outside(sample, tier):
+    if tier == "A" and shutil.which("bwrap") is None:
+        lacks(*BUBBLEWRAP)
     fake = FakeResponses(api_key=KEY).start()
     world = SessionWorld(sample, tier, environ={"MODEL_KEY": KEY})
     app = world.app

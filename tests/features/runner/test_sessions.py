@@ -2,11 +2,14 @@
 
 import asyncio
 import re
+import shutil
 
 import pytest
 
 from coilclaw.config.runner import Org, Plan, Plans
+from coilclaw.store.actions import load_action
 from tests.features.runner.session_world import REPO, until
+from tests.missing import lacks
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +54,10 @@ async def test_what_was_changed_is_told_and_shown(sessions_of_a_home):
         one = (await site.http.get(f"/runner/v1/sessions/{session_id}/diff", params={"path": "other.txt"})).json()
         assert "+new" in one["patch"]
         assert "b = 2" not in one["patch"]
+        await world.sessions.type_in(session_id, "mv other.txt /tmp", line=True)
+        await until(lambda: world.events(session_id, "DIFF_SUMMARY")[-1].data["changed_files"] == 1)
+        gone = world.events(session_id, "FILE_TOUCHED")[-1].data
+        assert gone == {"path": "other.txt", "room_path": "", "reason": "diff", "status": ""}
     assert (world.folder / "src" / "a.py").read_text() == "a = 1\n"
 
 
@@ -247,7 +254,21 @@ async def test_a_session_that_is_over_is_removed_with_its_checkout(sessions_of_a
         assert not world.sessions.recording_file(session_id).exists()
 
 
+async def test_stopping_one_that_waits_for_the_owner_takes_its_question_back(sessions_of_a_home):
+    world = sessions_of_a_home()
+    world.allow("example.com")
+    async with world.serving() as site:
+        session_id = await world.start(site, policy={"network": {"mode": "open"}})
+        action = load_action(world.app.db.reader, world.row(session_id).action_id)
+        assert action.status == "PENDING"
+        await site.http.post(f"/runner/v1/sessions/{session_id}/stop")
+        assert load_action(world.app.db.reader, action.action_id).status == "REJECTED"
+        assert (world.row(session_id).state, world.row(session_id).code) == ("COMPLETED", "STOPPED")
+
+
 async def test_a_session_with_network_waits_for_the_owner_and_reaches_only_what_is_listed(sessions_of_a_home):
+    if shutil.which("curl") is None:
+        lacks("curl", "Install the package curl.")
     from coilclaw.sandbox.fake_receiver import Receiver, serve
 
     world = sessions_of_a_home()

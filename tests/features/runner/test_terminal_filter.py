@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coilclaw.features.runner.terminal_filter import TerminalFilter
+from coilclaw.features.runner.attach import LEAVE
+from coilclaw.features.runner.terminal_filter import MODES, TerminalFilter
 from coilclaw.lib.terminal_sequences import LONGEST_CSI, LONGEST_STRING, Splitter
 
 CAPTURES = {path.stem: path.read_bytes() for path in Path(__file__).parents[2].glob("corpora/terminals/*.out")}
@@ -168,14 +169,15 @@ def test_bad_utf8_becomes_a_sign_that_says_so():
     assert passed("é".encode()[:1], "é".encode()[1:]) == "é".encode()
 
 
-def test_leaving_takes_back_what_was_let_through():
-    terminal = TerminalFilter()
-    terminal.feed(b"\x1b[?1049h\x1b[?2004h\x1b[?25l\x1b[?1000h\x1b[?1000l\x1b[31m")
-    left = terminal.leave()
-    assert b"\x1b[?2004l\x1b[?1049l\x1b[?25h" in left
-    assert b"1000" not in left
-    assert left.startswith(b"\x1b[m")
-    assert b"1049" not in terminal.leave()
+def test_attaching_takes_back_every_mode_that_may_pass():
+    left = LEAVE.decode()
+    for mode in MODES - {1047, 1048, 47}:  # our own alternate screen is left instead of these
+        assert f"\x1b[?{mode}{'h' if mode in {7, 25} else 'l'}" in left, mode
+
+
+def test_tab_stops_stay_as_they_were():
+    """No other screen would bring them back: the owner's own columns would be gone after detaching."""
+    assert passed(b"\x1b[3ga\x1bHb\x1b[gc") == b"abc"
 
 
 @settings(max_examples=300, deadline=None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from coilclaw.packets.ids import stamp
 from coilclaw.packets.text import visible
 from coilclaw.runtime.boxed import run_until_stopped
 from coilclaw.sandbox.files import read_existing
+from coilclaw.sandbox.toolchains import lent
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
@@ -33,6 +35,8 @@ READ_BYTES = 8 << 20
 KEPT = 16_000
 """How much of the output is kept to be shown."""
 _NOT_FOUND = (126, 127)
+_NO_MODULE = re.compile(rb"\S{0,200}python[0-9.]*: No module named [\w.]{1,100}\s*")
+"""All that `python3 -m` says when there is no such module; its exit status is that of a failed test."""
 
 
 class PatrolArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,15 +131,17 @@ def _box(app: "Runtime", wanted: PatrolArgs, checkout: Checkout, folder: Path, c
     runner, seconds = app.config.runner, settings_of(app, wanted.repo).patrol_timeout_seconds
     home = session_home(checkout)
     (home / "tmp").mkdir(parents=True, exist_ok=True, mode=0o700)
+    toolchains, path = lent(app.config.security.toolchains)
     return BoxSpec(
         command=command,
         workspace=checkout.path,
         cwd=str(folder),
-        environment=(*ENVIRONMENT, ("CI", "true"), (REPORT, f"{HOME}/report")),
+        environment=(("PATH", path), *ENVIRONMENT, ("CI", "true"), (REPORT, f"{HOME}/report")),
         domains=wanted.domains,
         mounts=(
             *sessions_of(app).checkouts.box_mounts(checkout),
             BoxMount(source=str(home), at=HOME, writable=True),
+            *toolchains,
         ),
         limits=BoxLimits(
             wall_seconds=seconds,
@@ -186,8 +192,11 @@ def _judged(result: BoxResult, report: PatrolReport) -> tuple[PatrolState, str]:
     """How a run went. One that could not run, or could not look, is never one that passed."""
     if result.end not in ("exited", "left_behind"):  # a daemon that a build leaves is killed, and no fault
         return "error", result.reason or f"The command ended by {result.end}."
-    if result.exit_code in _NOT_FOUND:
-        return "error", "The command is not installed where boxes run, or cannot be executed."
+    if result.exit_code in _NOT_FOUND or (not result.stdout and _NO_MODULE.fullmatch(result.stderr)):
+        return "error", (
+            "The command is not installed where boxes run, or cannot be executed. Install it for this machine, let the"
+            " repository bring it (`setup`), or lend its folder with security.toolchains."
+        )
     if report.unaudited:
         return "not_audited", f"Not audited: {report.unaudited}."
     wrong = report.failed > 0 or any(each.severity in ("error", "critical") for each in report.findings)

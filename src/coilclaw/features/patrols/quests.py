@@ -66,7 +66,9 @@ def quest_of(app: "Runtime", alert: Alert) -> Quest:
     now, about = app.clock(), alert.evidence
     building = building_of(alert.repo, alert.room)
     told = {"summary": alert.summary} | {name: about[name] for name in ("rule", "path", "line") if about.get(name)}
-    approvals = ["deps_add", "merge"] if alert.kind == "deps" else ["merge"]
+    settings = app.config.repos.get(alert.repo)
+    by_itself = settings is not None and settings.auto_merge and alert.kind != "deps"
+    approvals = [*(["deps_add"] if alert.kind == "deps" else []), *([] if by_itself else ["merge"])]
     return Quest(
         quest_id=new_id("quest", now),
         alert_id=alert.alert_id,

@@ -84,7 +84,8 @@ def try_out(name: str, version: str) -> int:
         proved = asyncio.run(_versions(app).try_out(_adapter(name), version))
     for each in proved.proved:
         told = "was not asked" if not each.asked else "ran" if each.ran else "did not run"
-        tell(f"{each.manner}: the command {told}{'' if each.holds else ', which is WRONG'}.")
+        where = "without a screen, " if each.mode == "structured" else ""
+        tell(f"{where}{each.manner}: the command {told}{'' if each.holds else ', which is WRONG'}.")
     print_result(
         f"{name} {proved.version} {'does as its hook says' if proved.sound else 'fails'}.", success=proved.sound
     )

@@ -12,18 +12,20 @@ import tty
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from coilclaw.packets.errors import ToolError
+from coilclaw.packets.errors import ToolError, UsageError
 from coilclaw.sandbox.keepers import AttachedTerminal, KeeperLost
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from coilclaw.runtime import Runtime
+
 DETACHED = "Detached. The session goes on."
 PREFIX = b"\x02"
 """Ctrl-b: then d detaches, and a second Ctrl-b is sent as one."""
 _ENTER = b"\x1b[?1049h\x1b[2J\x1b[H"
-_MODES = (1000, 1002, 1003, 1004, 1005, 1006, 1015, 2004, 2026, 1, 5, 6)
-_LEAVE = (
+_MODES = (1000, 1002, 1003, 1004, 1005, 1006, 1015, 2004, 2026, 1, 5, 6, 12, 45, 66)
+LEAVE = (
     b"".join(b"\x1b[?%dl" % mode for mode in _MODES)
     + b"\x0f\x1b(B\x1b)B\x1b[4l\x1b[?7h\x1b[0 q\x1b>\x1b[r\x1b[0m\x1b[?25h\x1b[?1049l"
 )
@@ -143,7 +145,7 @@ def raw_terminal(descriptor: int) -> Iterator[None]:
 
 def _put_back(descriptor: int, before: list[object]) -> None:
     with contextlib.suppress(OSError, termios.error):
-        os.write(descriptor, _LEAVE)
+        os.write(descriptor, LEAVE)
     with contextlib.suppress(OSError, termios.error):
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)  # pyright: ignore[reportArgumentType]
 
@@ -227,3 +229,34 @@ async def _readable(descriptor: int) -> None:
         await ready
     finally:
         loop.remove_reader(descriptor)
+
+
+async def keeper_of(app: "Runtime", session_id: str) -> AttachedTerminal:
+    """A session that runs; what to do if it does not."""
+    from coilclaw.features.runner.sessions import sessions_of
+    from coilclaw.features.runner.views import session_view
+
+    sessions = sessions_of(app)
+    view = session_view(app, sessions.get(session_id))
+    keeper = await sessions.keepers.attach(session_id)
+    if keeper is not None:
+        return keeper
+    if view.waiting:
+        remedy = f"It waits for you: `coilclaw approvals approve {view.waiting[0]}`."
+    else:
+        remedy = f"See what it wrote: `coilclaw session logs {session_id}`."
+    raise UsageError(f"session {session_id} is not running: it is {view.state}.", remedy=remedy)
+
+
+class SafeOutput:
+    """Output for the owner's terminal: without secrets, and only with sequences that do no harm."""
+
+    def __init__(self, app: "Runtime") -> None:
+        from coilclaw.features.runner.terminal_filter import TerminalFilter
+
+        self._redacted = app.redactor.terminal()
+        self._filtered = TerminalFilter()
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be shown now."""
+        return self._filtered.feed(self._redacted.feed(data))

@@ -12,6 +12,7 @@ from coilclaw.features.runner.store import Session
 from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxMount, BoxSpec
 from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.keepers import KeeperOrder
+from coilclaw.sandbox.toolchains import lent
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
@@ -65,19 +66,27 @@ def box_spec(app: "Runtime", checkouts: Checkouts, session: Session, checkout: C
     program = program_in(app, session, checkout)
     (home / "tmp").mkdir(parents=True, exist_ok=True, mode=0o700)
     policy = spec.policy
+    forbidden = tuple(each.rpartition("/")[2] for each in policy.shell_denylist if " " not in each)
+    only = _only(policy, spec.provider)
+    toolchains, path = lent(app.config.security.toolchains if only is None else (), forbidden)
     return BoxSpec(
         command=program.argv,
         workspace=checkout.path,
         cwd=room_of(checkout, spec.room_path),
         hidden=(*_hidden(checkout, policy), *program.hidden),
         read_only=(checkout.path,) if checkout.mode == "read" else (),
-        allowed_binaries=_only(policy, spec.provider),
-        forbidden_binaries=tuple(each.rpartition("/")[2] for each in policy.shell_denylist if " " not in each),
-        environment=(*ENVIRONMENT, *_secrets(app, session), *program.environment),
+        allowed_binaries=only,
+        forbidden_binaries=forbidden,
+        environment=(("PATH", path), *ENVIRONMENT, *_secrets(app, session), *program.environment),
         domains=domains_for(app, spec),
         broker=BROKER_FOR_HOURS,
         local_sockets=spec.provider == "shell",  # all it is given is its own, or holds none: docs/decisions/0038
-        mounts=(*checkouts.box_mounts(checkout), BoxMount(source=str(home), at=HOME, writable=True), *program.mounts),
+        mounts=(
+            *checkouts.box_mounts(checkout),
+            BoxMount(source=str(home), at=HOME, writable=True),
+            *toolchains,
+            *program.mounts,
+        ),
         listeners=program.ports,
         limits=BoxLimits(
             wall_seconds=None,

@@ -71,7 +71,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True):
     mode: CheckoutMode
 
 
-class ChangedFile(msgspec.Struct, frozen=True, kw_only=True):
+class CheckoutChange(msgspec.Struct, frozen=True, kw_only=True):
     """A file that differs from the commit a checkout was made from. Its name may hold any character."""
 
     path: str
@@ -170,7 +170,7 @@ class Checkouts:
         """Make the folder under another name, and give it its own when it is complete."""
         fresh = self._folder / f"{NEW}{checkout.session_id}"
         tree = fresh / Path(checkout.path).name
-        await in_thread(lambda: (remove_tree(fresh), tree.mkdir(parents=True, mode=0o700)))
+        await in_thread(lambda: (remove_tree(fresh), fresh.mkdir(mode=0o700), tree.mkdir(mode=0o700)))
         remote = self._address(source) if source.provider == "github" else ""
         spec = script_spec(
             CHECKOUT, object_format(checkout.base), checkout.branch, checkout.base, remote, workspace=tree,
@@ -230,7 +230,7 @@ class Checkouts:
 
     # Reading
 
-    async def changes(self, checkout: Checkout) -> tuple[ChangedFile, ...]:
+    async def changes(self, checkout: Checkout) -> tuple[CheckoutChange, ...]:
         """What differs from the commit it was made from, at most `MOST_CHANGES` files; ignored ones are left out."""
         told = await self._compared(checkout, CHANGES, CHANGE_BYTES)
         return tuple(sorted(_changed(told), key=lambda each: each.path)[:MOST_CHANGES])
@@ -399,7 +399,7 @@ def _folder_name(source: RepoSource) -> str:
     return plain or "checkout"
 
 
-def _changed(told: bytes) -> Iterator[ChangedFile]:
+def _changed(told: bytes) -> Iterator[CheckoutChange]:
     """Read `git diff --raw --numstat -z`: first every file's status, then every file's lines; the end may be cut."""
     words = iter(told.split(b"\0")[:-1])
     raw: dict[bytes, tuple[ChangeStatus, bytes]] = {}
@@ -421,8 +421,8 @@ def _changed(told: bytes) -> Iterator[ChangedFile]:
         yield _file(path, status, old, b"-", b"-")
 
 
-def _file(path: bytes, status: ChangeStatus, old: bytes, added: bytes, removed: bytes) -> ChangedFile:
-    return ChangedFile(
+def _file(path: bytes, status: ChangeStatus, old: bytes, added: bytes, removed: bytes) -> CheckoutChange:
+    return CheckoutChange(
         path=path.decode("utf-8", "replace"),
         status=status,
         added=int(added) if added.isdigit() else 0,

@@ -66,6 +66,10 @@ def start(
     """
     from coilclaw.features.runner.spec import CheckoutRef, Network, SessionPolicy, Size, StartSession, Task
 
+    if provider == "shell" and (goal or acceptance):
+        raise UsageError(
+            "a shell does no task by itself.", remedy="Name who does it: --provider codex, claude or gemini."
+        )
     with opened() as app:
         from coilclaw.features.runner.repo_choice import named_repo, room_in
 
@@ -139,10 +143,11 @@ def _start(app: "Runtime", wanted: "StartSession") -> "tuple[int, Session | None
     session_id = sessions.new_id()
     call = sessions.start_call(session_id, wanted)
     outcome = asyncio.run(run_tool(app, call, yes=True, source="gateway"))
-    started = load_session(app.db.reader, session_id)
     if outcome.pending:
         tell(waits_for(app, outcome.action), err=True)
-    elif not outcome.result.success or started is None:
+        asyncio.run(sessions.wait_for_owner(session_id, wanted, action_id=outcome.action.action_id, by="terminal"))
+    started = load_session(app.db.reader, session_id)
+    if not outcome.pending and (not outcome.result.success or started is None):
         print_result(result_words(outcome.result), success=False)
     return exit_code(outcome), started
 
@@ -181,11 +186,13 @@ def pull_request(session_id: str, title: str) -> int:
 @json_option
 def list_all(everything: bool, thread_id: str, job_id: str, as_json: bool) -> None:
     """List sessions, those that wait for you first."""
+    from coilclaw.features.runner.states import ENDED
     from coilclaw.features.runner.store import sessions_before
 
     with opened() as app:
-        most = 10_000 if everything else 30
-        found = sessions_before(app.db.reader, None, most, thread_id=thread_id, job_id=job_id)
+        found = sessions_before(app.db.reader, None, 10_000, thread_id=thread_id, job_id=job_id)
+        if not everything:
+            found = [each for place, each in enumerate(found) if place < _NEWEST or each.state not in ENDED]
         _print_sessions(app, found, as_json=as_json)
 
 
@@ -217,6 +224,7 @@ def tree(session_id: str, as_json: bool) -> None:
         print_rows(rows, columns, empty="There are no sessions. Start one with `coilclaw session start REPO`.")
 
 
+_NEWEST = 30
 _ORDER = {"WAITING_FOR_APPROVAL": 0, "RUNNING": 1, "PAUSED_BY_HUMAN": 2, "STOPPING": 3, "COMPLETED": 9, "FAILED": 9}
 
 
@@ -253,39 +261,21 @@ def attach(session_id: str, read_only: bool) -> int:
 
 
 def _join(app: "Runtime", session_id: str, *, read_only: bool) -> int:
-    from coilclaw.features.runner.attach import DETACHED, attach_terminal
+    from coilclaw.features.runner.attach import DETACHED, SafeOutput, attach_terminal, keeper_of
 
     async def join() -> str:
-        sessions = _sessions(app)
-        sessions.get(session_id)
-        keeper = await sessions.keepers.attach(session_id)
-        if keeper is None:
-            raise UsageError(
-                f"session {session_id} is not running.",
-                remedy=f"See how it ended: `coilclaw session logs {session_id}`.",
-            )
+        keeper = await keeper_of(app, session_id)
         try:
-            return await attach_terminal(keeper, _Shown(app), read_only=read_only)
+            asked = "Its processes are paused, so nothing that you type would arrive. Let them go on?"
+            if keeper.paused and not read_only and click.confirm(asked, default=True, prompt_suffix=" ", err=True):
+                await _sessions(app).resume(session_id)
+            return await attach_terminal(keeper, SafeOutput(app), read_only=read_only)
         finally:
             await keeper.close()
 
     words = asyncio.run(join())
     tell(f"{words} `coilclaw session attach {session_id}` joins it again." if words == DETACHED else words)
     return 0
-
-
-class _Shown:
-    """Output for the owner's terminal: without secrets, and only with sequences that do no harm."""
-
-    def __init__(self, app: "Runtime") -> None:
-        from coilclaw.features.runner.terminal_filter import TerminalFilter
-
-        self._redacted = app.redactor.terminal()
-        self._filtered = TerminalFilter()
-
-    def feed(self, data: bytes) -> bytes:
-        """What may be shown now."""
-        return self._filtered.feed(self._redacted.feed(data))
 
 
 @session.command(short_help="Print what a session writes, until it ends.")
@@ -298,14 +288,12 @@ def watch(session_id: str) -> int:
             return _join(app, session_id, read_only=True)
 
         async def follow() -> None:
+            from coilclaw.features.runner.attach import SafeOutput, keeper_of
             from coilclaw.features.runner.recording import PlainText
 
-            sessions, shown = _sessions(app), _Shown(app)
-            keeper = await sessions.keepers.attach(session_id)
-            if keeper is None:
-                raise UsageError(f"session {session_id} is not running.", remedy="See `coilclaw session logs`.")
+            keeper = await keeper_of(app, session_id)
             try:
-                plain = PlainText()
+                shown, plain = SafeOutput(app), PlainText()
                 async for _, data in keeper.output():
                     tell(plain.feed(shown.feed(data)), nl=False)
             finally:

@@ -66,7 +66,7 @@ def draft_tool(home: "Callable[[], Runtime]") -> Tool:
         if repo is None or not repo.opens_pr:
             raise ToolError(
                 "drafts are not enabled for its repository.",
-                remedy="Set opens_pr in its table of config.toml.",
+                remedy="Run `coilclaw config set repos.NAME.opens_pr true`.",
                 code="NOT_ENABLED",
                 begun=False,
             )

@@ -39,3 +39,8 @@ class SessionEvent(msgspec.Struct, frozen=True, kw_only=True):
         """As one flat JSON object. What happened cannot replace who and when."""
         own = {name: getattr(self, name) for name in self.__struct_fields__ if name != "data"}
         return msgspec.json.encode({**self.data, **own})
+
+
+def touched_file(path: str, reason: Literal["write", "read", "diff"], status: str) -> dict[str, Json]:
+    """What FILE_TOUCHED says: a program or a person wrote it, a program reads it, or its difference is gone."""
+    return {"path": path, "room_path": path.rpartition("/")[0], "reason": reason, "status": status}

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.features.runner.box import domains_for
-from coilclaw.features.runner.checkouts import ChangedFile, Checkout
+from coilclaw.features.runner.checkouts import Checkout, CheckoutChange
+from coilclaw.features.runner.event import touched_file
 from coilclaw.features.runner.fetching import in_thread
 from coilclaw.features.runner.guard import ProgramGuard
 from coilclaw.features.runner.live import LiveSession
@@ -253,12 +254,13 @@ class Following:
         """Written to the terminal since the last tick."""
         self._touched: set[str] = set()
         """Files that changed since the last tick."""
-        self._seen: dict[str, ChangedFile] = {}
+        self._seen: dict[str, CheckoutChange] = {}
         self._told: dict[str, object] | None = None
         """The files that an earlier server told of, each with how it changed."""
         if session.files_touched:
             told = events_after(app.db.reader, session, 0, MOST_TOLD)
-            self._told = {str(each.data["path"]): each.data["status"] for each in told if each.type == "FILE_TOUCHED"}
+            changed = (each.data for each in told if each.type == "FILE_TOUCHED" and each.data["reason"] != "read")
+            self._told = {str(each["path"]): each["status"] for each in changed}
         self._wrote = asyncio.Event()
         self._pause = QUIET_SECONDS
         self._may_tell = float(MOST_TOUCHED)
@@ -340,36 +342,37 @@ class Following:
         if self._told is not None:  # by the server before: not told again
             told, self._told = self._told, None
             self._seen = {path: each for path, each in found.items() if told.get(self._shown(path)) == each.status}
-        fresh = [each for path, each in found.items() if self._seen.get(path) != each]
         if found == self._seen:
             return
+        fresh = {path: each.status for path, each in found.items() if self._seen.get(path) != each}
+        fresh |= {path: "" for path in self._seen if path not in found}  # as it was checked out again
         self._seen = found
-        self._touched.update(each.path for each in fresh)
+        self._touched.update(fresh)
         now = time.monotonic()
         self._may_tell = min(MOST_TOUCHED, self._may_tell + (now - self._told_at) * TOUCHED_A_SECOND)
         self._told_at = now
-        await self._app.db.write(lambda tx: self._tell(tx, fresh, changes))
+        touched = [self._file(path, status) for path, status in fresh.items()]
+        await self._app.db.write(lambda tx: self._tell(tx, touched, changes))
         self._may_tell -= min(int(self._may_tell), len(fresh))
 
-    def _tell(self, tx: Tx, fresh: list[ChangedFile], changes: tuple[ChangedFile, ...]) -> None:
+    def _tell(self, tx: Tx, touched: list[dict[str, Json]], changes: tuple[CheckoutChange, ...]) -> None:
         session, most = needed_session(tx, self._id), int(self._may_tell)
-        for each in fresh[:most]:
-            session = say(tx, self._app.clock, session, "FILE_TOUCHED", self._file(each))
+        for each in touched[:most]:
+            session = say(tx, self._app.clock, session, "FILE_TOUCHED", each)
         summary: dict[str, Json] = {
             "changed_files": len(changes),
             "added": sum(each.added for each in changes),
             "removed": sum(each.removed for each in changes),
-            "more": max(0, len(fresh) - most),
+            "more": max(0, len(touched) - most),
         }
         say(tx, self._app.clock, session, "DIFF_SUMMARY", summary)
 
     def _shown(self, path: str) -> str:
         return self._app.redact(visible(path))
 
-    def _file(self, change: ChangedFile) -> dict[str, Json]:
-        path = self._shown(change.path)
-        room, _, _ = path.rpartition("/")
-        return {"path": path, "room_path": room, "reason": "write", "status": change.status}
+    def _file(self, path: str, status: str) -> dict[str, Json]:
+        """A file that was written, or whose difference is gone."""
+        return touched_file(self._shown(path), "write" if status else "diff", status)
 
 
 async def feed_in_turn(live: LiveSession, offset: int, data: bytes, turn: asyncio.Lock) -> None:

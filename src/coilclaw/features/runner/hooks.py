@@ -6,6 +6,7 @@ denied, or be killed for not asking. No answer is a no, so a server that dies in
 
 import asyncio
 import hashlib
+import posixpath
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ import msgspec
 from coilclaw.features.runner import session_tools as tools
 from coilclaw.features.runner.adapters.contract import HookAsk, HookDecision
 from coilclaw.features.runner.adapters.known import adapter_of
-from coilclaw.features.runner.event import EventType
+from coilclaw.features.runner.event import EventType, touched_file
 from coilclaw.features.runner.store import (
     Session,
     asked_before,
@@ -32,7 +33,7 @@ from coilclaw.packets.action import Action, ToolCall, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.packets.ids import new_id
-from coilclaw.packets.text import one_line
+from coilclaw.packets.text import one_line, visible
 from coilclaw.store.actions import load_action
 from coilclaw.store.tx import Tx
 
@@ -53,6 +54,7 @@ BEAT_SECONDS = 5.0
 LOOK_SECONDS = 0.2
 NEEDS_YOU = "NEEDS_YOU"
 MOST_TESTS = 100
+MOST_READ = 1000  # files that a session is told to read, each once
 REST_SECONDS = 10.0
 """A program that is done, or waits for the keyboard, for this long needs somebody."""
 A_MINUTE = 60.0
@@ -113,6 +115,7 @@ class HookDesk:
         """It has said that it is done, and waits for the keyboard."""
         self._tests: dict[str, tuple[str, float]] = {}
         """Test runs that were allowed and have told no result yet: the command, and since when."""
+        self._read: set[str] = set()  # files of its checkout, as told of
         self._rests: float | None = None
         """Since when it is done or waits for the keyboard; None while it works, or once that was told."""
         self._open = set(questions_of(app.db.reader, session.session_id, "PENDING", "APPROVED"))
@@ -170,8 +173,20 @@ class HookDesk:
                 del self._answers[next(iter(self._answers))]
             self._answers[ask.call_id] = decision.allow
         await self._tell_tests(ask, allowed=decision.allow)
+        if ask.kind == "read" and decision.allow:
+            await self._tell_reads(ask.paths)
         self._app.reached("hook_decided")
         return decision
+
+    async def _tell_reads(self, paths: tuple[str, ...]) -> None:
+        """Say which files its program reads, so that whoever looks on sees where it works."""
+        checkout = needed_session(self._app.db.reader, self._id).checkout
+        root = "" if checkout is None else checkout.path
+        for each in paths if root else ():
+            path = posixpath.relpath(posixpath.join(root, each), root)
+            if not path.startswith("..") and path not in self._read and len(self._read) < MOST_READ:
+                self._read.add(path)
+                await self._say("FILE_TOUCHED", touched_file(self._app.redact(visible(path)), "read", ""))
 
     async def _tell_tests(self, ask: HookAsk, *, allowed: bool) -> None:
         """Say that the program runs tests, and what they counted."""

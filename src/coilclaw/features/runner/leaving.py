@@ -5,6 +5,8 @@ manifests need a yes that says so, workflow files the owner's proof, and a known
 """
 
 import hashlib
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,7 +24,7 @@ from coilclaw.sandbox.repo_cache import RepoCache
 from coilclaw.tools.declare import tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from coilclaw.features.runner.checkouts import Checkout
     from coilclaw.features.runner.sessions import Sessions
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 8 << 20
 """More than this is not read, so it does not leave."""
 CARD_BYTES = 200_000
+MERGE_ASKS = "merge_asks"
+"""The label of a pull request whose session may not be merged without a question, whatever its repository says."""
 _MANIFESTS = frozenset(
     """
     package.json package-lock.json npm-shrinkwrap.json pnpm-lock.yaml pnpm-workspace.yaml yarn.lock bun.lock bun.lockb
@@ -40,9 +44,11 @@ _MANIFESTS = frozenset(
     constraints.txt environment.yml deno.json deno.jsonc deno.lock pom.xml build.gradle build.gradle.kts settings.gradle
     settings.gradle.kts gradle.lockfile libs.versions.toml mix.exs mix.lock pubspec.yaml pubspec.lock package.swift
     package.resolved packages.config packages.lock.json directory.packages.props flake.nix flake.lock conanfile.txt
-    conanfile.py vcpkg.json bunfig.toml
+    conanfile.py vcpkg.json bunfig.toml package.yaml package.json5 .pnpmfile.cjs .pnpmfile.mjs pnpm-lock.yml uv.toml
+    .cargo pip.ini rust-toolchain rust-toolchain.toml go.work.sum .pre-commit-config.yaml podfile podfile.lock
     """.split()  # noqa: SIM905
 )
+_PLACED = ("/.cargo/config", "/.cargo/config.toml", "/vendor/modules.txt")
 _PACKAGED = (".gemspec", ".csproj", ".fsproj", ".vbproj", ".cabal")
 _WORKFLOWS = (
     ".github/", ".gitlab/", ".gitlab-ci", ".circleci/", ".forgejo/", ".gitea/", ".woodpecker", ".drone", ".travis",
@@ -91,15 +97,27 @@ class Leaving(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_manifest(path: str) -> bool:
     """Whether a file names dependencies."""
-    folder, _, name = path.lower().rpartition("/")
-    listed = name.startswith("requirements") or folder.rpartition("/")[2] == "requirements"
-    return name in _MANIFESTS or name.endswith(_PACKAGED) or (listed and name.endswith((".txt", ".in", ".lock")))
+    *folders, name = path.lower().split("/")
+    listed = "requirements" in (*folders, *re.split(r"[-_.]", name)) or name.startswith(("requirements", "constraints"))
+    return (
+        name in _MANIFESTS
+        or name.endswith(_PACKAGED)
+        or (listed and name.endswith((".txt", ".in", ".lock")))
+        or (name.startswith("pylock.") and name.endswith(".toml"))
+        or f"/{path.lower()}".endswith(_PLACED)
+    )
 
 
 def is_workflow(path: str) -> bool:
     """Whether a forge runs it on its own; a link or a submodule in the place of such a folder counts too."""
     lower = path.lower()
     return f"{lower}/".startswith(_WORKFLOWS) or lower.rpartition("/")[2] in _PIPELINES
+
+
+def forbidden_in(paths: "Iterable[str]", forbidden: tuple[str, ...]) -> str:
+    """The first path that is one of the forbidden ones or below it; empty without one."""
+    named = tuple(os.path.normpath(each.strip("/")) for each in forbidden)
+    return next((path for path in paths if any(f"{path}/".startswith(f"{each}/") for each in named)), "")
 
 
 async def read_leaving(app: "Runtime", sessions: "Sessions", session: "Session") -> Leaving:
@@ -118,6 +136,14 @@ async def read_leaving(app: "Runtime", sessions: "Sessions", session: "Session")
     log = await _read(app, sessions, checkout, head, "log")
     names = await _read(app, sessions, checkout, head, "names")
     paths = sorted({each.decode("utf-8", "replace").strip("\n") for each in names.split(b"\0") if each.strip(b"\n")})
+    if touched := forbidden_in(paths, session.spec.policy.forbidden_paths):
+        # hidden as files only: git in the box still writes such a path, or commits that it is gone
+        raise ToolError(
+            f"a commit of the session changes {one_line(visible(touched))!r}, which its policy forbids.",
+            remedy="Rewrite the commits without it, then try again.",
+            code="FORBIDDEN_PATH",
+            begun=False,
+        )
     text = log.decode("utf-8", "replace")
     narrow = text.replace("\0", "")  # what is written in two bytes a letter
     if app.redact(text) != text or (narrow != text and app.redact(narrow) != narrow):
@@ -216,7 +242,8 @@ def push_tool(home: "Callable[[], Runtime]") -> Tool:
 
 def _words(app: "Runtime", session: "Session", args: PushArgs) -> list[str]:
     branch = "" if session.checkout is None else session.checkout.branch
-    lines = [f"{args.files} files differ on {one_line(branch)}, up to commit {args.head[:12]}."]
+    differ = "file differs" if args.files == 1 else "files differ"
+    lines = [f"{args.files} {differ} on {one_line(branch)}, up to commit {args.head[:12]}."]
     if args.manifests:
         lines.append(f"deps_add: it changes what the project depends on: {_named(args.manifests)}.")
     if args.workflows:
@@ -255,7 +282,8 @@ async def open_pull(
     if put is None or checkout is None:
         raise ToolError("pull requests are not available here.", code="NO_FORGE", begun=False)
     taint = _misled(app, session)
-    marks = {"deps_add": leaving.manifests, "untrusted": taint, "suggested": suggested}
+    asks = "merge" in session.spec.policy.requires_approval_for
+    marks = {"deps_add": leaving.manifests, "untrusted": taint, "suggested": suggested, MERGE_ASKS: asks}
     pull = PullRequest(
         number=0, repository=session.spec.repo.text, job_id=None, session_id=session.session_id, draft=draft,
         branch=checkout.branch, base_sha=checkout.base, head_sha=leaving.head, title=title,

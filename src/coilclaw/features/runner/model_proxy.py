@@ -62,7 +62,7 @@ def provider_for(app: "Runtime", program: str) -> "tuple[str, ServerModel]":
         )
     raise ToolError(
         f"there is no model for {program}.",
-        remedy=f"Add a provider of kind {called} to config.toml; docs/providers.md says how.",
+        remedy=f"Add a provider of kind {called} with `coilclaw onboard` or in the panel; see docs/providers.md.",
         code="NO_PROVIDER",
         begun=False,
     )
@@ -100,7 +100,7 @@ class ModelProxy(BoxProxy):
         org = org_called(config.orgs, session.org_id)
         if org is None or org.plan is None:
             return f"The organization {session.org_id} is no longer configured."
-        most = getattr(config.plans, org.plan).tokens_per_month
+        most = config.plans.of(org, session.spec.billing.plan).tokens_per_month
         if most and tokens_this_month(db, app.clock, session.org_id) + more >= most:
             return (
                 f"This month's {most} tokens of {session.org_id} are used up. Raise plans.{org.plan}.tokens_per_month."

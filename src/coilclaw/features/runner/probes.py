@@ -35,7 +35,9 @@ def _probe(app: "Runtime", adapter: "Adapter", *, prove: bool) -> Probe:
     if known.sound:
         detail = f"{known.version}: what its hook allows runs; deny, reset and silence do not"
         return Probe(name=name, state="ok", detail=detail)
-    wrong = ", ".join(each.manner for each in known.proved if not each.holds) or "it was never proved"
+    wrong = (
+        ", ".join(f"{each.manner} ({each.mode})" for each in known.proved if not each.holds) or "it was never proved"
+    )
     remedy = f"Run `coilclaw adapter try {adapter.name}`, or `coilclaw adapter rollback {adapter.name}`."
     return Probe(
         name=name, state="fail", detail=f"{known.version} does not do as its hook says: {wrong}", remedy=remedy

@@ -123,6 +123,8 @@ def command_permit(
         return Permit(verdict="deny", text=text)
     if category != "command":
         return Permit(verdict="ask", text=_WHY[category])
+    if category in asked:
+        return Permit(verdict="ask", text=_EVERY.format("command"))
     if named := [each for each in asked if each in facts.programs]:
         return Permit(verdict="ask", text=f"The session's policy asks before {one_line(named[0])!r}.")
     if unread := [each for each in facts.opaque if each.rule not in _HARMLESS]:
@@ -132,6 +134,7 @@ def command_permit(
     return Permit(verdict="allow", text="The session's lists allow it.")
 
 
+_EVERY = "The session's policy asks before every {}."
 _WHY: dict[str, str] = {
     "deps_add": "It brings packages into the project.",
     "deploy": "It deploys.",
@@ -270,6 +273,8 @@ def _write(home: "Callable[[], Runtime]") -> Tool:
             permit = Permit(verdict="deny", text="The checkout of this session cannot be changed.")
         elif names_secret(args.paths):
             permit = Permit(verdict="ask", text=_WHY["secrets"])
+        elif "write" in session.spec.policy.requires_approval_for:
+            permit = Permit(verdict="ask", text=_EVERY.format("write"))
         else:
             permit = Permit(verdict="allow", text="It stays in the session's own checkout.")
         return Touches(subject=one_line(", ".join(args.paths))[:200], says=args.text, permit=permit)

@@ -33,6 +33,7 @@ from coilclaw.features.runner.store.family import below, family_of
 from coilclaw.features.runner.tools import END, START
 from coilclaw.packets.action import ToolCall
 from coilclaw.packets.canonical import Json
+from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import BoxUnavailable, Conflict, ToolError, UsageError
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.names import did_you_mean
@@ -134,7 +135,8 @@ class Sessions:
         orgs = self.app.config.orgs
         org = org_called(orgs, wanted.org_id)
         if org is None:
-            remedy = did_you_mean(wanted.org_id, [*orgs, "self"]) or "Add its table [orgs.NAME] to config.toml."
+            how = "Add it with `coilclaw config set orgs.NAME.plan team`."
+            remedy = did_you_mean(wanted.org_id, [*orgs, "self"]) or how
             raise UsageError(f"there is no organization {wanted.org_id}.", remedy=remedy)
         for allowed, asked, key in (
             (org.repos, wanted.repo.text, "repos"),
@@ -148,11 +150,7 @@ class Sessions:
 
     def plan(self, wanted: StartSession, org: Org) -> Plan:
         """The limits in force: those of the configuration, narrowed by the request."""
-        plan: Plan = getattr(self.app.config.plans, org.plan or "free")
-        if wanted.billing.plan is not None:
-            asked: Plan = getattr(self.app.config.plans, wanted.billing.plan)
-            least = [each for each in (plan.minutes_per_month, asked.minutes_per_month) if each]
-            plan = Plan(sessions=min(plan.sessions, asked.sessions), minutes_per_month=min(least, default=0))
+        plan = self.app.config.plans.of(org, wanted.billing.plan)
         most = wanted.billing.limits.max_concurrency
         return plan if most is None else msgspec.structs.replace(plan, sessions=min(plan.sessions, most))
 
@@ -164,14 +162,14 @@ class Sessions:
             if used >= plan.minutes_per_month:
                 raise OverPlan(
                     f"{wanted.org_id} has used its {plan.minutes_per_month} minutes of this month.",
-                    remedy="Wait for the next month, or raise minutes_per_month of its plan in config.toml.",
+                    remedy="Wait for the next month, or raise plans.PLAN.minutes_per_month with `coilclaw config set`.",
                     begun=False,
                 )
         running = busy(db, wanted.org_id)
         if running >= plan.sessions:
             raise OverPlan(
                 f"{wanted.org_id} runs {running} sessions, and its plan has {plan.sessions}.",
-                remedy="End one, start this one with `queue`, or raise sessions of its plan in config.toml.",
+                remedy="End one, start this one with `queue`, or raise plans.PLAN.sessions with `coilclaw config set`.",
                 begun=False,
             )
 
@@ -339,6 +337,7 @@ class Sessions:
         session = self.get(session_id)
         if session.state == "CREATED":
             await self.record_end(session_id, "STOPPED", "It was stopped before it started.", None)
+            await self._withdraw(self.app.conveyor(nobody), session.action_id)
             return self.get(session_id)
         if session.state in ENDED:
             return session
@@ -346,8 +345,7 @@ class Sessions:
         keeper = await self.keepers.attach(session_id, FROM_NOW)
         if keeper is not None:
             try:
-                await keeper.resume()
-                await keeper.stop(GRACE_SECONDS)
+                await keeper.stop(GRACE_SECONDS)  # which lets a paused one go on; one that has ended is left alone
             finally:
                 await keeper.close()
         return session
@@ -402,12 +400,16 @@ class Sessions:
         await calls.make(ToolCall.of(END, args), by="runtime", key=f"{END}:{session_id}")
         if self.get(session_id).state not in ENDED:  # the gate would not run it; its receipt says why
             await self.record_end(session_id, code, reason, None if ended is None else ended.exit_code)
-        for action_id in questions_of(self.app.db.reader, session_id, "PENDING"):
+        await self._withdraw(conveyor, *questions_of(self.app.db.reader, session_id, "PENDING"))
+        return self.get(session_id)
+
+    async def _withdraw(self, conveyor: "Conveyor", *action_ids: str) -> None:
+        """Nobody needs an answer to these any more."""
+        for action_id in action_ids:
             action = load_action(self.app.db.reader, action_id)
             if action is not None and action.status == "PENDING":
                 with suppress(Conflict):  # it was answered in this very moment
                     await self.app.approvals(conveyor).withdraw(action, reason="its session has ended")
-        return self.get(session_id)
 
     async def record_end(self, session_id: str, code: EndCode, reason: str, exit_code: int | None) -> None:
         """Write down that a session is over."""

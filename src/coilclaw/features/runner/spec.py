@@ -59,10 +59,12 @@ class SessionPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     shell_denylist: Annotated[tuple[Name, ...], Meta(max_length=200)] = ()
     """A single word is a program that is absent in the box; more words are refused as a line of input."""
     forbidden_paths: Annotated[tuple[Name, ...], Meta(max_length=200)] = ()
-    """Paths of the checkout that are hidden in the box."""
+    """Paths of the checkout whose files are hidden in the box. What was committed there is still in its history;
+    commits that change such a path do not leave the session."""
     network: Network = Network()
     requires_approval_for: Annotated[tuple[Name, ...], Meta(max_length=50)] = ()
-    """Kept for coding CLIs, which ask."""
+    """What a coding program asks for although its lists allow it: programs, or every `command` or `write`. `deps_add`,
+    `secrets` and `deploy` always ask; with `merge` its pull request does, although its repository has `auto_merge`."""
 
 
 class PlanLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

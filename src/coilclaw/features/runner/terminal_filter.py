@@ -13,11 +13,11 @@ from coilclaw.lib.terminal_sequences import Sequence, Splitter
 
 _NUMBERS = re.compile(r"[0-9]{0,4}(?:[;:][0-9]{0,4}){0,31}")
 _CONTROLS = frozenset("\a\b\t\n\v\f\r\x0e\x0f")
-_ESCAPES = frozenset(("7", "8", "D", "E", "H", "M", "=", ">", *(f"{side}{set_}" for side in "()*+" for set_ in "0AB")))
-_PLAIN = frozenset("ABCDEFGHIJKLMPSTXZ@abdefgmrsu`")
-"""Finals of CSI with numbers only."""
+_ESCAPES = frozenset(("7", "8", "D", "E", "M", "=", ">", *(f"{side}{set_}" for side in "()*+" for set_ in "0AB")))
+_PLAIN = frozenset("ABCDEFGHIJKLMPSTXZ@abdefmrsu`")
+"""Finals of CSI with numbers only. Tab stops (`g`, and ESC H) would stay changed: no other screen brings them back."""
 _ANSI_MODES = frozenset({4})  # insert
-_MODES = frozenset(
+MODES = frozenset(
     {
         1,  # cursor keys
         5,  # reverse video
@@ -34,7 +34,6 @@ _MODES = frozenset(
         2026,  # synchronised drawing
     }
 )  # fmt: skip
-_ON_AT_FIRST = frozenset({7, 25})
 _SOFT_RESET = "\x1b[!p\x1b[m\x1b[H\x1b[2J"
 _INVALID = re.compile("[\ud800-\udfff]")
 
@@ -45,7 +44,6 @@ class TerminalFilter:
     def __init__(self) -> None:
         self._splitter = Splitter()  # keeps no control strings
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._changed: set[int] = set()  # modes that are not as they were at first
 
     def feed(self, data: bytes) -> bytes:
         """What may be written to the terminal."""
@@ -53,13 +51,6 @@ class TerminalFilter:
         return "".join(
             _INVALID.sub("\ufffd", piece) if isinstance(piece, str) else self._passed(piece) for piece in pieces
         ).encode()
-
-    def leave(self) -> bytes:
-        """What takes back every mode that was let through, in the order that leaves the screen as it was found."""
-        modes = sorted(self._changed, reverse=True)  # the alternate screen before the cursor
-        self._changed.clear()
-        undone = "".join(f"\x1b[?{mode}{'h' if mode in _ON_AT_FIRST else 'l'}" for mode in modes)
-        return f"\x1b[m\x0f\x1b(B\x1b[4l\x1b[r{undone}\x1b>\x1b[0 q".encode()
 
     def _passed(self, sequence: Sequence) -> str:
         if sequence.kind == "control":
@@ -93,16 +84,7 @@ class TerminalFilter:
             return f"\x1b[?{body}{final}"
         if final not in "hl":
             return ""
-        for mode in _numbers(body) & _MODES:
-            if (final == "h") == (mode in _ON_AT_FIRST):
-                self._changed.discard(mode)
-            else:
-                self._changed.add(mode)
-        return _kept(body, _MODES, "?", final)
-
-
-def _numbers(body: str) -> set[int]:
-    return {int(number) for number in body.split(";") if number.isdecimal()}
+        return _kept(body, MODES, "?", final)
 
 
 def _kept(body: str, allowed: frozenset[int], prefix: str, final: str) -> str:

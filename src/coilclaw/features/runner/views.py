@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from coilclaw.features.runner.checkouts import ChangedFile
+from coilclaw.features.runner.checkouts import CheckoutChange
 from coilclaw.features.runner.spec import Mode, RepoRef, Size, Task
 from coilclaw.features.runner.states import EndCode, SessionState
 from coilclaw.features.runner.store import Session, Units, shown_state, units_of, waiting_for
@@ -121,7 +121,7 @@ def session_view(app: "Runtime", session: Session) -> SessionView:
     )
 
 
-def change_view(app: "Runtime", change: ChangedFile) -> ChangeView:
+def change_view(app: "Runtime", change: CheckoutChange) -> ChangeView:
     """A changed file as it is shown."""
     path = one_line(app.redact(change.path))
     return ChangeView(path=path, status=change.status, added=change.added, removed=change.removed)

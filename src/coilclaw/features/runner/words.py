@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from coilclaw.runtime.runtime import Runtime
 
+ALWAYS_ASK = ("merge", "deps_add", "secrets", "deploy")
 PROGRAMS = {"codex": "Codex", "claude": "Claude Code", "gemini": "Gemini", "fake": "the fake coding program"}
 
 
@@ -58,6 +59,8 @@ def _program_words(app: "Runtime", wanted: StartSession) -> "Iterator[str]":
     if wanted.structured:
         yield "It has no screen: it does its task, tells in lines what it does, and ends."
     yield "It also asks before it adds packages, reads files that usually hold secrets, or deploys."
+    if named := [each for each in policy.requires_approval_for if each not in ALWAYS_ASK]:
+        yield f"Its policy asks before every {', '.join(map(one_line, named))}."
     if policy.shell_denylist:
         yield f"It is never allowed {', '.join(map(one_line, policy.shell_denylist))}."
     yield "Its commits stay in the checkout until you take them out with `coilclaw session pr`. It is given no key."

@@ -5,6 +5,7 @@ import os
 from functools import partial
 
 from coilclaw.features.runner.adapters.contract import (
+    HOOK_TIMEOUT,
     MODEL_URL,
     NO_KEY,
     Adapter,
@@ -13,7 +14,6 @@ from coilclaw.features.runner.adapters.contract import (
     HookAsk,
     HookKind,
     hook_command,
-    hook_timeout,
 )
 from coilclaw.features.runner.adapters.reading import UNLOADED, call_key, object_of, paths_of, text_of, words_of
 
@@ -41,7 +41,7 @@ def launch(place: CliPlace) -> CliLaunch:
     hook = [
         {
             "matcher": "*",
-            "hooks": [{"type": "command", "command": command, "timeout": hook_timeout(place.wait_seconds)}],
+            "hooks": [{"type": "command", "command": command, "timeout": HOOK_TIMEOUT}],
         }
     ]
     model = {"ANTHROPIC_BASE_URL": MODEL_URL, "ANTHROPIC_API_KEY": NO_KEY, **dict(UNLOADED)}

@@ -6,6 +6,7 @@ from functools import partial
 
 from coilclaw.features.runner.adapters.contract import (
     HOOK_FOLDER,
+    HOOK_TIMEOUT,
     MODEL_URL,
     NO_KEY,
     Adapter,
@@ -14,7 +15,6 @@ from coilclaw.features.runner.adapters.contract import (
     HookAsk,
     HookKind,
     hook_command,
-    hook_timeout,
 )
 from coilclaw.features.runner.adapters.reading import UNLOADED, call_key, object_of, paths_of, text_of, words_of
 
@@ -75,7 +75,7 @@ def requirements(place: CliPlace) -> str:
             f"[[hooks.{event}.hooks]]",
             'type = "command"',
             f"command = {json.dumps(hook_command('codex', place.wait_seconds))}",
-            f"timeout = {hook_timeout(place.wait_seconds)}",
+            f"timeout = {HOOK_TIMEOUT}",
         ]
     return "\n".join((*lines, ""))
 

@@ -22,6 +22,9 @@ MCP_URL = f"http://127.0.0.1:{MCP_PORT}/mcp"
 MCP_NAME = "coilclaw"
 HOOK_FOLDER = "/opt/coilclaw/hook"
 """Where `hook.py` stands in a box, read-only."""
+HOOK_TIMEOUT = 14 * 24 * 3600
+"""Seconds that a program waits for its hook. Programs go on after a timeout, and their clocks run on while a session is
+paused, so this is no limit of ours: the hook answers by itself. Node has no longer timers than 24 days."""
 PROGRAM_FOLDER = "/opt/coilclaw/cli"
 """Where the installed program stands in a box, read-only."""
 PYTHON = "/usr/bin/python3"
@@ -98,11 +101,6 @@ class CliLaunch(msgspec.Struct, frozen=True, kw_only=True):
 def hook_command(name: str, wait_seconds: int) -> str:
     """What a program runs before it acts. It answers by itself soon after the owner's time is over."""
     return f"{PYTHON} -I -S {HOOK_FOLDER}/hook.py {name} {wait_seconds + 15}"
-
-
-def hook_timeout(wait_seconds: int) -> int:
-    """How long a program must wait for its hook: longer than that takes, because programs go on after a timeout."""
-    return wait_seconds + 60
 
 
 class Adapter(msgspec.Struct, frozen=True, kw_only=True):

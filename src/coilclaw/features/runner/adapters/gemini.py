@@ -5,6 +5,7 @@ import shlex
 from functools import partial
 
 from coilclaw.features.runner.adapters.contract import (
+    HOOK_TIMEOUT,
     MODEL_URL,
     NO_KEY,
     Adapter,
@@ -13,7 +14,6 @@ from coilclaw.features.runner.adapters.contract import (
     HookAsk,
     HookKind,
     hook_command,
-    hook_timeout,
 )
 from coilclaw.features.runner.adapters.reading import UNLOADED, call_key, object_of, paths_of, text_of, words_of
 
@@ -46,7 +46,7 @@ def settings(place: CliPlace) -> dict[str, object]:
         "type": "command",
         "name": "coilclaw",
         "command": hook_command("gemini", place.wait_seconds),
-        "timeout": hook_timeout(place.wait_seconds) * 1000,
+        "timeout": HOOK_TIMEOUT * 1000,
     }
     return {
         "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},

@@ -53,12 +53,18 @@ def place_program(app: "Runtime", adapter: Adapter, session: "Session", home: Pa
     programs = program_for(app, adapter, session) if adapter.package else None
     if not session.spec.structured:
         return put_in_place(adapter, place, home, programs)
+    placed = put_with_relay(adapter, place, home, programs)
+    return msgspec.structs.replace(placed, ports=(*placed.ports, MCP_PORT))
+
+
+def put_with_relay(adapter: Adapter, place: CliPlace, home: Path, programs: Path | None) -> PlacedProgram:
+    """Write what a program without a screen finds; its relay brings what it says to a port of its box."""
     from coilclaw.features.runner.structured.conversation import driver_of
 
     structured = Path(__file__).parent.with_name("structured")
     placed = _put(driver_of(adapter.name).launch(place), place, home, programs, (structured / "relay.py",))
     relay = (PYTHON, "-I", "-S", f"{HOOK_FOLDER}/relay.py")
-    return msgspec.structs.replace(placed, argv=(*relay, *placed.argv), ports=(MODEL_PORT, TALK_PORT, MCP_PORT))
+    return msgspec.structs.replace(placed, argv=(*relay, *placed.argv), ports=(MODEL_PORT, TALK_PORT))
 
 
 def place_of(app: "Runtime", adapter: Adapter, session: "Session", cwd: str) -> CliPlace:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from coilclaw.config.runner import SELF, Org, Plan, org_called
-from coilclaw.features.runner.checkouts import ChangedFile
+from coilclaw.config.runner import SELF, Org, org_called
+from coilclaw.features.runner.checkouts import CheckoutChange
 from coilclaw.features.runner.org_audit import OrgAuditHead, head_of, org_known
 from coilclaw.features.runner.recording import Recorded
 from coilclaw.features.runner.repo_choice import repo_ref
@@ -119,7 +119,9 @@ class HttpRunner:
             await approvals.reject(action, reason=note or "The owner said no.", by=caller.by)
         return self.view(caller, session_id)
 
-    async def difference(self, caller: Caller, session_id: str, path: str) -> tuple[tuple[ChangedFile, ...], str, bool]:
+    async def difference(
+        self, caller: Caller, session_id: str, path: str
+    ) -> tuple[tuple[CheckoutChange, ...], str, bool]:
         """What a session changed, and the difference as text."""
         session = self.found(caller, session_id)
         if session.checkout is None:
@@ -161,7 +163,7 @@ class HttpRunner:
         return head_of(self._core.db.reader, self.app.clock, org_id)
 
     def _org(self, name: str, org: Org) -> OrgView:
-        plan: Plan = getattr(self.app.config.plans, org.plan or "free")
+        plan = self.app.config.plans.of(org)
         db = self._core.db.reader
         return OrgView(
             org_id=name,

@@ -5,7 +5,7 @@ having asked is put to the same desk; if that denies it, the program is ended.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -67,6 +67,22 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
         return StructuredOutcome(
             code=code, text=text[:10_000], input_tokens=self.input_tokens, output_tokens=self.output_tokens
         )
+
+
+class TalkDesk(Protocol):
+    """Who decides what a program asks: the desk of a session, or the proof of a version."""
+
+    async def answer(self, ask: HookAsk) -> HookDecision:
+        """Yes or no."""
+        ...
+
+    def was_allowed(self, ask: HookAsk) -> bool:
+        """Whether a call was allowed, by whichever server."""
+        ...
+
+    def is_awaited(self) -> bool:
+        """Whether the program, which is done, may still hear of an answer."""
+        ...
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):

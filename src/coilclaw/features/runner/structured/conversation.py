@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from coilclaw.features.runner.adapters.contract import CliPlace, HookAsk, HookDecision
-from coilclaw.features.runner.structured.contract import Heard, Message, StructuredDriver, StructuredOutcome, Talk
+from coilclaw.features.runner.structured.contract import (
+    Heard,
+    Message,
+    StructuredDriver,
+    StructuredOutcome,
+    Talk,
+    TalkDesk,
+)
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.packets.text import visible
 
 if TYPE_CHECKING:
-    from coilclaw.features.runner.hooks import HookDesk
     from coilclaw.features.runner.structured.serving import RelayWire
 
 _QUESTIONS = 16
@@ -63,7 +69,7 @@ class StructuredTalk:
         wire: "RelayWire",
         driver: StructuredDriver,
         place: CliPlace,
-        desk: "HookDesk",
+        desk: TalkDesk,
         so_far: SoFar | None = None,
     ) -> None:
         self._wire = wire
