@@ -1,19 +1,23 @@
 """The desk: a merge is a card that the owner answers, a notice is told; what cannot be read is answered too."""
 
+import asyncio
 import json
+import os
 from datetime import timedelta
 
 import pytest
 
-from coilclaw.features.evolve.changes import merge_card
+from coilclaw.features.evolve import desk
+from coilclaw.features.evolve.changes import destroy, merge_card
 from coilclaw.features.evolve.desk import THREAD, EvolveDesk
 from coilclaw.features.evolve.init import make_repository
 from coilclaw.features.evolve.places import places_of
 from coilclaw.features.evolve.tools import EvolveMergeArgs
 from coilclaw.features.evolve.watcher.record import Record
+from coilclaw.ledger.audit import Wanted, last_events
 from coilclaw.packets.card import nobody
 from coilclaw.store.actions import list_actions
-from tests.features.evolve.evolve_world import git
+from tests.features.evolve.evolve_world import git, until
 
 SHA = "0" * 39 + "1"
 
@@ -51,6 +55,36 @@ class Desk:
 
     def merge(self):
         return {"kind": "merge", "branch": "agent/x", "old": self.old, "new": self.new}
+
+
+def deep_folder(root):
+    """What an agent can leave: too deep for a path, and for whoever calls themselves for each folder."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("deeper", dir_fd=here)
+        inner = os.open("deeper", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+class FullDisk(EvolveDesk):
+    """A desk whose disk takes nothing for longer than a night, and then stops."""
+
+    looks = 0
+
+    async def look(self):
+        self.looks += 1
+        if self.looks > 1100:
+            raise asyncio.CancelledError
+        raise OSError(28, "No space left on device")
+
+
+async def test_a_disk_that_stays_full_does_not_end_the_desk(sample, monkeypatch):
+    monkeypatch.setattr(desk, "_LOOK_SECONDS", 0.0)
+    app = sample().app
+    with pytest.raises(asyncio.CancelledError):
+        await FullDisk(app, app.conveyor(nobody)).run()
 
 
 async def test_a_merge_waits_for_the_owner_and_is_made_once(sample):
@@ -148,6 +182,46 @@ async def test_a_commit_that_is_not_there_is_refused_although_the_owner_said_yes
     await world.desk.look()
     assert world.answer("1")["ok"] is False
     assert world.record.main() == world.old
+
+
+async def test_what_was_taken_in_and_what_was_refused_is_audited(sample):
+    desk = Desk(sample)
+    desk.ask("b1", {"kind": "branch", "branch": "agent/x", "sha": SHA, "refused": False})
+    desk.ask("b2", {"kind": "branch", "branch": "agent/my words", "sha": "", "refused": True})
+    await desk.desk.look()
+    assert (desk.answer("b1")["ok"], desk.answer("b2")["ok"]) == (True, True)
+    told = [event.payload for event in last_events(desk.app.db.reader, Wanted(event_type="evolve_branch"), 10)]
+    assert told[0] == {"branch": "agent/x", "commit": SHA, "refused": False}
+    assert told[1]["refused"]
+    assert "words" not in str(told), "the audit holds no content"
+
+
+async def test_a_merge_of_an_agent_that_was_removed_waits_for_nobody(sample):
+    desk = Desk(sample)
+    desk.ask("m1", {"kind": "merge", "branch": "agent/x", "old": desk.old, "new": desk.new})
+    await desk.desk.look()
+    deep_folder(desk.places.root)
+    await destroy(desk.app)
+    assert not desk.places.root.exists()
+    assert list_actions(desk.app.db.reader, "PENDING", 10) == []
+    (ended,) = list_actions(desk.app.db.reader, None, 10)
+    assert "removed" in ended.rejection_reason
+
+
+async def test_a_desk_that_cannot_write_goes_on_when_it_can_again(sample):
+    desk = Desk(sample)
+    desk.ask("n1", {"kind": "notice", "severity": "warning", "text": "Look."})
+    in_the_way = desk.places.desk / f".answer-n1.json.{os.getpid()}"
+    in_the_way.mkdir()
+    running = asyncio.ensure_future(desk.desk.run())
+    try:
+        await until(lambda: any("could not" in str(about) for _, about in desk.sample.events) or running.done())
+        in_the_way.rmdir()
+        await until(lambda: desk.answer("n1") or running.done())
+        assert desk.answer("n1") == {"ok": True, "why": "", "expired": False}
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_critical_notice_reaches_the_owner_once_and_counts_as_untrusted(sample):

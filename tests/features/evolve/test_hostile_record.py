@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from coilclaw.features.evolve.watcher import comms, loop, record, supervisor, trees
 from coilclaw.features.evolve.watcher import git as limits
-from coilclaw.features.evolve.watcher import record, trees
 from coilclaw.features.evolve.watcher.comms import LARGEST, LINES
 from coilclaw.features.evolve.watcher.git import RecordError
+from coilclaw.features.evolve.watcher.journal import ASKS
 from tests.features.evolve.watcher_world import COMMS, World
 
 
@@ -55,14 +56,14 @@ def tree(world, *entries: tuple[str, str, str]) -> str:
     )
 
 
-def commit(world, root: str, who: str = "agent <agent@evolve.invalid>", parent: bool = True) -> str:
+def commit(world, root: str, who: str = "agent <agent@evolve.invalid>", parent: bool = True, message: str = "x") -> str:
     lines = [
         f"tree {root}",
         *([f"parent {world.first}"] if parent else []),
         f"author {who} 1 +0000",
         f"committer {who} 1 +0000",
         "",
-        "x",
+        message,
         "",
     ]
     return plant(world, "commit", "\n".join(lines).encode())
@@ -141,6 +142,30 @@ def test_a_commit_in_the_owners_name_is_refused(world):
     assert "not by agent" in found["agent/y"]
 
 
+def test_a_message_that_would_steer_the_owners_terminal_is_refused(world):
+    """`git log` in the owner's clone shows a message as it is."""
+    root = tree(world, ("100644", "f", plant(world, "blob", BLOB)))
+    for name, odd in {"a": "\x1b]0;x\x07", "b": "Fix it\rEvil", "c": "\x9b31m"}.items():
+        point(world, name, commit(world, root, message=f"Fix it\n\n{odd}"))
+    point(world, "d", commit(world, root, message="Fix it\n\n- a list\n\tand a tab, \N{GRINNING FACE}"))
+    point(world, "e", commit(world, root, "agent <agent@evolve.invalid>\N{LINE SEPARATOR}", message="x"))
+    found = refusals(world)
+    assert [("control character" in found[f"agent/{name}"]) for name in "abc"] == [True] * 3
+    assert found["agent/d"] == ""
+    assert found["agent/e"]
+
+
+def test_a_report_loads_no_image_where_the_owner_reads_it(world):
+    """Shown as Markdown, an image would be fetched, and its address could carry anything out."""
+    world.push("agent/x", {"COMMS.md": COMMS + "- done ![x](https://evil.example/?secret) and ![y] [z](x)\n"})
+    world.record.take_in()
+    assert world.record.fold() == 1
+    (told,) = [line for line in comms.section(world.record.comms(), "Reports") if "evil.example" in line]
+    assert "](" not in told
+    world.record.say("Read [this](https://example.com/)")
+    assert "- Read [this](https://example.com/)" in world.record.comms()
+
+
 def test_refs_that_name_nothing_or_are_no_files_are_refused_one_by_one(world):
     refs = remote(world) / "refs/heads/agent"
     good = world.push("agent/good", {"a.py": "2\n"})
@@ -171,6 +196,57 @@ def test_refs_that_name_nothing_or_are_no_files_are_refused_one_by_one(world):
         )
     }
     assert world.record.sha("refs/heads/agent/good") == good
+
+
+def test_nothing_that_one_agent_plants_stops_git_for_the_next(world, tmp_path):
+    """As a git does that is killed, or a machine that loses power in the middle of a push."""
+    world.push("agent/good", {"a.py": "2\n"})
+    refs, objects = remote(world) / "refs/heads/agent", remote(world) / "objects"
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host/file").write_text("mine")
+    (refs / "empty").write_text("")
+    (refs / "nowhere").write_text("1" * 40)
+    point(world, "torn", commit(world, "2" * 40))
+    point(world, "new", commit(world, tree(world, ("100644", "f", plant(world, "blob", BLOB)))))
+    (refs / "good.lock").write_text("")
+    (refs / "sub").mkdir()
+    (refs / "sub/deep").write_text("1" * 40)
+    os.mkfifo(refs / "pipe")
+    (refs / "link").symlink_to(tmp_path / "host")
+    os.mkfifo(objects / "pack" / f"pack-{'a' * 40}.idx")
+    (objects / "pack" / f"pack-{'a' * 40}.pack").symlink_to(tmp_path / "host/file")
+    (objects / "aa").mkdir(exist_ok=True)
+    (objects / "aa").chmod(0)
+    supervisor.AgentSupervisor(world.settings).tidy()
+    assert sorted(path.name for path in refs.iterdir()) == ["good", "new"]
+    assert (objects / "aa").stat().st_mode & 0o700 == 0o700
+    assert (tmp_path / "host/file").read_text() == "mine"
+    again = tmp_path / "again"
+    done = subprocess.run(["git", "clone", "-q", "-b", "agent/good", remote(world), again], timeout=280, check=True)
+    assert done.returncode == 0
+    world.push("agent/good", {"a.py": "3\n"})
+    assert refusals(world) == {"agent/good": "", "agent/new": ""}
+
+
+def test_branches_that_take_long_to_look_at_do_not_all_hold_up_a_start(world, monkeypatch):
+    monkeypatch.setattr(record, "FETCH_SECONDS", 0)
+    point(world, "torn", commit(world, "2" * 40))
+    supervisor.AgentSupervisor(world.settings).tidy()
+    assert [path.name for path in (remote(world) / "refs/heads/agent").iterdir()] == ["torn"]
+    monkeypatch.setattr(record, "FETCH_SECONDS", 60)
+    supervisor.AgentSupervisor(world.settings).tidy()
+    assert [path.name for path in (remote(world) / "refs/heads/agent").iterdir()] == []
+
+
+def test_what_is_refused_crowds_nothing_that_is_taken_in_out_of_the_audit(world):
+    """The desk takes so many messages at once; of odd refs the agent can make as many as it likes."""
+    good = world.push("agent/good", {"a.py": "2\n"})
+    for number in range(2 * ASKS):
+        (remote(world) / f"refs/heads/agent/odd {number}").write_text(good)
+    loop.Watcher(world.settings).take_in()
+    told = [(each["branch"], each["refused"]) for each in world.asks("branch")]
+    assert ("agent/good", False) in told
+    assert len(told) == 4
 
 
 @pytest.mark.slow

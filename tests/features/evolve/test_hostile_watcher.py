@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.features.evolve.watcher.agent import descendants, is_alive
+from coilclaw.features.evolve.watcher.agent import UsedByTree, descendants, is_alive
 from coilclaw.features.evolve.watcher.journal import ASKS, DeskFiles
 from coilclaw.features.evolve.watcher.pauses import TOLD
+from coilclaw.features.evolve.watcher.settings import WatcherSettings
+from coilclaw.features.evolve.watcher.usage import UsageWatch
 from coilclaw.features.evolve.watcher.volume import Volume, measure
 from tests.features.evolve import watcher_world as says
 from tests.features.evolve.watcher_world import World
@@ -208,6 +210,33 @@ def test_nothing_is_hidden_from_the_measure_by_many_folders_or_deep_ones(tmp_pat
     deep = tmp_path / "deep"
     (deep / "/".join(["d"] * 100)).mkdir(parents=True)
     assert measure(deep, 1 << 30, 100_000)[0] > 1 << 30
+
+
+class Asleep:
+    """An agent that uses no processor time, so far as can be told."""
+
+    printed = 0
+
+    def used(self) -> UsedByTree:
+        return UsedByTree(0.0, 1, 1, 0)
+
+
+def test_disk_that_is_taken_without_any_work_is_noticed(tmp_path):
+    """Reserving space costs no processor time."""
+    (tmp_path / "bot").mkdir()
+    watch = UsageWatch(WatcherSettings(str(tmp_path), ("x",), disk_bytes=64 << 20), 0)
+    assert watch.excess(Asleep(), 61) == ""
+    with (tmp_path / "bot" / "reserved").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 128 << 20)
+    assert "filled the disk" in watch.excess(Asleep(), 122)
+
+
+def test_files_that_are_made_without_much_work_are_noticed_in_the_end(tmp_path):
+    watch = UsageWatch(WatcherSettings(str(tmp_path), ("x",), disk_files=100), 0)
+    assert watch.excess(Asleep(), 61) == ""
+    for number in range(101):
+        (tmp_path / f"bot/{number}").mkdir(parents=True)
+    assert any("files" in watch.excess(Asleep(), 61.0 * minute) for minute in range(2, 20))
 
 
 CLOSED = """
@@ -424,6 +453,15 @@ def test_an_agent_that_restarts_itself_all_the_time_is_slowed_down(made):
     world.wait(lambda: "too many launches" in world.log())
     assert world.state()["phase"] != "held"
     world.fsck()
+
+
+@pytest.mark.slow
+def test_the_owners_order_does_not_wait_for_the_pause_of_an_agent_that_restarts_itself(made):
+    world = made(PINGS, first_pause=300.0, longest_pause=600.0)
+    world.start()
+    world.wait(lambda: "too many launches" in world.log())
+    world.order(kind="rollback", ref=world.first[:12])
+    world.wait(lambda: "launched agent/rollback-1" in world.log())
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from coilclaw.features.evolve.watcher import comms, record
+from coilclaw.features.evolve.watcher import comms, record, supervisor
 from coilclaw.features.evolve.watcher.record import RecordError
 from coilclaw.features.evolve.watcher.settings import WatcherSettings
 from tests.features.evolve.watcher_world import COMMS, World
@@ -40,6 +40,14 @@ def test_reports_are_folded_once_and_directives_stay_the_owners(world):
     assert "- agent/x: done [31mred" in text
     assert "- agent/x: not a heading" in text
     assert "forged" not in text
+
+
+def test_a_long_directive_is_kept_whole_or_refused(world):
+    words = "x" * 3000 + " to the end, if a < b"
+    world.record.say(f"first\n{words}")
+    assert f"- first\n  {words.replace('<', '&lt;')}\n" in world.record.comms()
+    with pytest.raises(RecordError, match="break it"):
+        world.record.say("y" * 5000)
 
 
 def test_a_report_the_owner_removed_does_not_come_back(world):
@@ -159,6 +167,52 @@ def test_a_forced_push_keeps_the_old_history(world):
     world.git("push", "-qf", "origin", "agent/x", where=place)
     assert taken(world) == {"agent/x": ""}
     assert world.record.sha(f"refs/kept/agent/x/{first[:12]}") == first
+
+
+def test_reports_of_the_last_of_very_many_branches_are_folded(world):
+    made = "".join(f"create refs/{kind}/agent/n{n} {world.first}\n" for kind in ("heads", "folded") for n in range(700))
+    world.record.git.run("update-ref", "--stdin", given=made.encode())
+    world.push("agent/z", {"COMMS.md": COMMS + "- the last\n"})
+    world.record.take_in()
+    assert world.record.fold() == 1
+    assert "- agent/z: the last" in world.record.comms()
+
+
+def test_more_branches_than_the_record_may_have_are_refused_and_those_it_has_go_on(world, monkeypatch):
+    monkeypatch.setattr(record, "BRANCHES", 1)
+    world.push("agent/x", {"b.py": "1\n"})
+    world.record.take_in()
+    world.push("agent/y", {"b.py": "2\n"})
+    new = world.push("agent/x", {"b.py": "3\n"})
+    found = {each.branch: each.refused for each in world.record.take_in()}
+    assert found == {"agent/x": "", "agent/y": record.TOO_MANY}
+    assert world.record.sha("refs/heads/agent/x") == new
+
+
+def test_the_agents_side_is_emptied_of_what_the_record_has_and_of_nothing_else(world, monkeypatch, tmp_path):
+    monkeypatch.setattr(supervisor, "SIDE_FILES", 1)
+    keeper = supervisor.AgentSupervisor(world.settings)
+    objects = world.home / "remote.git/objects"
+
+    def held() -> list[str]:
+        return [path.name for path in objects.glob("??/*")]
+
+    world.push("agent/x", {"b.py": "1\n"})
+    keeper.tidy()
+    assert held(), "the record does not have it yet"
+    world.record.take_in()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").write_text("mine")
+    (objects / "zz").symlink_to(tmp_path / "mine")
+    keeper.tidy()
+    assert held() == []
+    assert sorted(path.name for path in objects.iterdir()) == ["info", "pack"]
+    assert (tmp_path / "mine/file").read_text() == "mine"
+    world.git("clone", "-q", "-b", "agent/x", str(world.home / "remote.git"), str(tmp_path / "again"))
+    assert (tmp_path / "again/b.py").read_text() == "1\n"
+    new = world.push("agent/x", {"b.py": "2\n"})  # its clone has what it needs
+    assert [(each.sha, each.refused) for each in world.record.take_in()] == [(new, "")]
+    world.fsck()
 
 
 def test_a_lock_left_by_a_killed_git_is_removed(world):

@@ -43,6 +43,16 @@ async def test_everything_the_panel_shows_without_a_control_character(sample):
         assert "\u202e" not in told
 
 
+async def test_a_secret_in_a_directive_is_not_written_into_the_record(sample):
+    home, places = home_with_agent(sample)
+    home.app.redactor.register("MY_KEY", "hunter2-hunter2-hunter2")
+    async with served(home, evolve_part) as site:
+        await site.http.post("/v1/evolve/directives", json={"text": "Use hunter2-hunter2-hunter2 there."})
+    text = Record(places.root).comms()
+    assert "hunter2" not in text
+    assert "there." in text
+
+
 async def test_what_goes_wrong_for_a_while_is_not_called_a_hold(sample):
     home, places = home_with_agent(sample)
     async with served(home, evolve_part) as site:
@@ -50,6 +60,16 @@ async def test_what_goes_wrong_for_a_while_is_not_called_a_hold(sample):
             (places.state / "state.json").write_text(f'{{"phase": "{phase}", "reason": "no space"}}')
             agent = (await site.http.get("/v1/evolve")).json()["agent"]
             assert (agent["held"], agent["trouble"]) == (held, trouble)
+
+
+async def test_an_agent_that_estop_ended_is_not_said_to_run(sample):
+    home, places = home_with_agent(sample)
+    (places.state / "state.json").write_text('{"phase": "running", "branch": "main", "sha": "%s"}' % ("a" * 40))
+    home.app.estop.engage("test", "now")
+    async with served(home, evolve_part) as site:
+        agent = (await site.http.get("/v1/evolve")).json()["agent"]
+    assert (agent["phase"], agent["branch"], agent["sha"]) == ("stopped", "", "")
+    assert "estop --clear" in agent["held"]
 
 
 async def test_a_log_that_is_a_link_a_pipe_or_a_folder_is_not_read(sample):

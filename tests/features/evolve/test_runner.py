@@ -1,6 +1,10 @@
 """The agent as a new repository has it: what it asks of its model, what it does about outages and refused pushes."""
 
+import importlib.util
 import json
+import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from coilclaw.features.evolve import init
+from coilclaw.features.evolve.watcher import comms
+from coilclaw.features.evolve.watcher.agent import is_alive
 from tests.features.evolve.watcher_world import COMMS, WATCHER, World
 
 pytestmark = pytest.mark.slow
@@ -90,6 +96,57 @@ def asks(agent: World, monkeypatch: pytest.MonkeyPatch):
     for model in models:
         model.shutdown()
         model.server_close()
+
+
+def template_runner():
+    spec = importlib.util.spec_from_file_location("runner_of_a_template", TEMPLATE / "infra" / "runner.py")
+    runner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    return runner
+
+
+def test_a_runner_checks_itself_on_a_model_of_its_own(agent):
+    """So a branch shows that it works before it is started, and asks nobody."""
+    place = agent.clone("agent/x")
+    words = [sys.executable, str(place / "infra/runner.py"), "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=280)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "The runner works."), done
+    assert agent.boots() == "", "it did not start"
+    runner = place / "infra/runner.py"
+    whole = runner.read_text()
+    for old, new in (("def bash(command):", "def bash(command, more):"), ("Continue.", "Go.")):
+        assert old in whole
+        runner.write_text(whole.replace(old, new, 1))
+        assert subprocess.run(words, capture_output=True, timeout=280).returncode != 0, new
+
+
+def test_a_command_that_leaves_something_running_does_not_hold_up_the_agent(agent):
+    """What is left holds the output open: waiting for its end would be waiting for ever."""
+    agent.volume.mkdir()
+    runner = template_runner()
+    told = runner.bash("echo begun; sleep 1000 & echo $! >&2")
+    try:
+        assert told.startswith("begun\n")
+        assert "[exit code 0]" in told
+    finally:
+        os.kill(int(told.split()[1]), signal.SIGKILL)
+    runner.BASH_SECONDS = 1
+    told = runner.bash("sh -c 'echo $$; exec sleep 1000' | cat")
+    assert "longer than 1 seconds" in told
+    agent.wait(lambda: not is_alive(int(told.split()[0])), "what it started is ended with it")
+    told = runner.bash("head -c 10000000 /dev/zero | tr '\\0' x; echo the end")
+    assert "the end" in told
+    assert "left out" in told
+    assert len(told) < 10 * runner.OUTPUT_CHARACTERS
+
+
+def test_a_comms_file_too_long_for_the_model_is_read_without_its_oldest_lines(agent, monkeypatch):
+    lines = [f"- report {number} {'x' * 80}" for number in range(1000)]
+    agent.record.edit(lambda now: comms.add(comms.add(now, "Reports", lines), "Directives", ["- do this"]), "Much")
+    monkeypatch.setenv("EVOLVE_CONTEXT_TOKENS", "8192")
+    text = template_runner().prompt()
+    assert len(text) < 8192 * 2  # half of the context is for the conversation
+    assert [word in text for word in ("- do this", "report 999 ", "report 0 ", "left out")] == [True, True, False, True]
 
 
 def test_a_model_that_is_down_for_a_day_is_asked_at_every_mark_by_the_same_process(agent, asks):

@@ -2,13 +2,19 @@
 
 import asyncio
 import socket
+import subprocess
+import tempfile
 import threading
+import zipfile
+from pathlib import Path
 
 import pytest
 
 from coilclaw.features.evolve.launch import STOPPED
+from coilclaw.features.evolve.wheels import checked_wheels, take_wheels
 from coilclaw.packets.errors import BoxUnavailable, CoilclawError
 from tests.features.evolve.evolve_world import git, until
+from tests.missing import lacks
 
 pytestmark = pytest.mark.slow
 TIERS = ("A", "B", "C")
@@ -145,6 +151,91 @@ async def test_the_agent_pushes_its_own_branches_and_no_other(evolve_world, tier
     assert [(each.branch, each.refused) for each in world.record.take_in()] == [("agent/work", "")]
     assert world.record.main() == main
     git(world.places.record, "fsck", "--strict")
+
+
+RUNS_LENT = """
+import json, subprocess
+done = subprocess.run(["sh", "-c", "frob; touch $(command -v frob)/../new $(dirname $(command -v frob))/new"],
+    capture_output=True, text=True)
+open("/bot/told.json", "w").write(json.dumps(done.stdout))
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_the_agent_runs_programs_that_the_owner_lends_and_changes_none(evolve_world, tier):
+    with tempfile.TemporaryDirectory(prefix=".coilclaw-toolchain-", dir=Path.home()) as name:
+        programs = Path(name) / "bin"
+        programs.mkdir()
+        (programs / "frob").write_text("#!/bin/sh\necho frobbed\n")
+        for place in (Path(name), programs, programs / "frob"):
+            place.chmod(0o755)
+        world = evolve_world(tier, security__toolchains=(Path(name),))
+        assert await world.run(RUNS_LENT) == 0
+        assert world.told() == "frobbed\n"
+        assert list(programs.iterdir()) == [programs / "frob"]
+
+
+INSTALLS = """
+import json, os, subprocess
+def run(*words):
+    done = subprocess.run(words, capture_output=True, text=True)
+    return done.returncode, done.stdout.strip() + done.stderr[-500:]
+def opened(path, mode):
+    try:
+        with open(path, mode):
+            return "opened"
+    except OSError as error:
+        return error.strerror
+there = sorted(os.listdir("/mnt/wheels"))
+told = {"there": there}
+told["venv"] = run("/usr/bin/python3", "-m", "venv", "/bot/env")
+told["installed"] = run("/bot/env/bin/pip", "install", "-q", "frobnicate")
+told["runs"] = run("/bot/env/bin/python", "-c", "import frobnicate; print(frobnicate.VALUE)")
+told["other"] = run("/bot/env/bin/pip", "install", "-q", "not-given")
+told["new"] = opened("/mnt/wheels/new.whl", "x")
+told["changed"] = opened("/mnt/wheels/" + there[0], "a")
+try:
+    os.unlink("/mnt/wheels/" + there[0])
+    told["removed"] = "removed"
+except OSError as error:
+    told["removed"] = error.strerror
+open("/bot/told.json", "w").write(json.dumps(told))
+"""
+
+
+def wheel(folder: Path) -> Path:
+    """The smallest wheel that pip installs."""
+    name = "frobnicate-1.0"
+    files = {
+        "frobnicate.py": "VALUE = 'frobbed'\n",
+        f"{name}.dist-info/METADATA": "Metadata-Version: 2.1\nName: frobnicate\nVersion: 1.0\n",
+        f"{name}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    folder.mkdir()
+    made = folder / f"{name}-py3-none-any.whl"
+    with zipfile.ZipFile(made, "w") as archive:
+        for each, text in files.items():
+            archive.writestr(each, text)
+        archive.writestr(f"{name}.dist-info/RECORD", "".join(f"{each},,\n" for each in files))
+    return made
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_the_agent_installs_the_wheels_that_the_owner_gave_it_and_changes_none(evolve_world, tier):
+    if subprocess.run(
+        ["/usr/bin/python3", "-c", "import venv, ensurepip"], check=False, capture_output=True
+    ).returncode:
+        lacks("venv of the system's Python", "Install the package python3-venv.")
+    world = evolve_world(tier)
+    given = wheel(world.sample.folder / "given")
+    await take_wheels(world.app, given.parent)
+    assert await world.run(INSTALLS) == 0
+    told = world.told()
+    assert told["there"] == [given.name]
+    assert (told["venv"][0], told["installed"], told["runs"]) == (0, [0, ""], [0, "frobbed"]), told
+    assert told["other"][0] != 0, "what was not given is not there"
+    assert not {"opened", "removed"} & {told["new"], told["changed"], told["removed"]}
+    assert checked_wheels(world.places) is not None
 
 
 FILLS = """

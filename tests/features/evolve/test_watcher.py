@@ -78,6 +78,9 @@ def test_hop_scotch_bad_branch_falls_back_good_branch_is_merged_and_main_restart
     assert "- agent/good: it works" in world.record.comms()
     assert "agent/good was merged into main" in world.record.comms()
     assert not list((world.home / "desk").glob("ask-merge*"))
+    assert ("agent/good", new, False) in {
+        (each["branch"], each["sha"], each["refused"]) for each in world.asks("branch")
+    }
 
 
 def test_a_refused_merge_is_reported_and_not_asked_again(made):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from coilclaw.features.evolve import watcher as package
@@ -143,11 +144,11 @@ class World:
         return path.read_text() if path.is_file() else ""
 
     def asks(self, kind: str) -> list[dict[str, object]]:
-        return [
-            ask
-            for path in sorted((self.home / "desk").glob("ask-*.json"))
-            if (ask := json.loads(path.read_text()))["kind"] == kind
-        ]
+        found: list[dict[str, object]] = []
+        for path in sorted((self.home / "desk").glob("ask-*.json")):
+            with suppress(FileNotFoundError):  # settled at this very moment
+                found.append(json.loads(path.read_text()))
+        return [ask for ask in found if ask["kind"] == kind]
 
     def answer(self, ask: dict[str, object], ok: bool, why: str = "", *, expired: bool = False) -> None:
         self._put(f"answer-{ask['id']}.json", {"ok": ok, "why": why, "expired": expired})

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from coilclaw.features.evolve.places import CODE, EvolvePlaces, places_of
 from coilclaw.features.evolve.watcher.record import is_branch
+from coilclaw.features.evolve.wheels import AT, checked_wheels
 from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxMount, BoxSpec
 from coilclaw.packets.errors import BoxUnavailable, UsageError
 from coilclaw.sandbox.box import open_box, reaching
+from coilclaw.sandbox.toolchains import lent
 
 if TYPE_CHECKING:
     from coilclaw.packets.box import Tier
@@ -32,7 +34,8 @@ def evolve_box(app: "Runtime", prefer: "Tier | None" = None) -> "Box":
     forbidden = (str(path) for path in app.config.security.forbidden_paths)
     hidden = [path for path in forbidden if path not in ("/etc", "/sys", "/boot", "/proc")]
     hidden += _others(app.home.root, {places.root.name})
-    hidden += _others(places.root, {each.name for each in (places.record, places.remote, places.bot, places.box)})
+    shown = (places.record, places.remote, places.bot, places.box, places.wheels)
+    hidden += _others(places.root, {each.name for each in shown})
     hidden += _others(places.record, {"objects"})
     evolve = app.config.evolve
     insists = evolve.container == "podman" or evolve.network == "routed"
@@ -56,7 +59,10 @@ def box_spec(app: "Runtime", branch: str, context_tokens: int) -> BoxSpec:
     if not is_branch(branch) or not places.code(branch).is_dir():
         raise UsageError(f"{branch} has no folder {code}.", remedy="The agent clones a branch before it starts it.")
     check_route(app)
+    toolchains, path = lent(app.config.security.toolchains)
+    wheels, installs = _wheelhouse(places)
     environment = {
+        "PATH": path,
         "EVOLVE_BRANCH": branch,
         "EVOLVE_MODEL": f"http://127.0.0.1:{MODEL_PORT}/v1/chat/completions",
         "EVOLVE_INTERVAL": str(evolve.look_seconds),
@@ -65,6 +71,7 @@ def box_spec(app: "Runtime", branch: str, context_tokens: int) -> BoxSpec:
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "safe.directory",
         "GIT_CONFIG_VALUE_0": "*",
+        **installs,
         **{
             f"GIT_{who}_{what}": value
             for who in ("AUTHOR", "COMMITTER")
@@ -80,7 +87,7 @@ def box_spec(app: "Runtime", branch: str, context_tokens: int) -> BoxSpec:
         domains=evolve.domains,
         routed=evolve.network == "routed",
         broker=BROKER_FOR_HOURS,
-        mounts=(*_volume(places, branch), *_repository(places)),
+        mounts=(*_volume(places, branch), *_repository(places), *wheels, *toolchains),
         listeners=(MODEL_PORT,),
         limits=BoxLimits(
             wall_seconds=None,
@@ -125,6 +132,17 @@ def _repository(places: EvolvePlaces) -> tuple[BoxMount, ...]:
             for name, writable in shown
         ),
     )
+
+
+def _wheelhouse(places: EvolvePlaces) -> tuple[tuple[BoxMount, ...], dict[str, str]]:
+    """The wheels that the owner gave it, and that pip and uv install from them alone."""
+    taken = checked_wheels(places)
+    if taken is None:
+        return (), {}
+    mount = BoxMount(source=str(places.wheels / taken.folder), at=AT, writable=False)
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": AT}
+    uv = {"UV_OFFLINE": "1", "UV_FIND_LINKS": AT, "UV_CACHE_DIR": f"{BOT}/.uv"}  # /tmp is too small to unpack them
+    return (mount,), {**pip, **uv}
 
 
 def _python() -> str:

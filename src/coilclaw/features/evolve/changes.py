@@ -2,14 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from coilclaw.features.evolve.init import needed
+from coilclaw.features.evolve.tools import MERGE, ROLLBACK
 from coilclaw.features.evolve.watcher.git import RecordError
 from coilclaw.features.evolve.watcher.record import Record
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import CoilclawError, ToolError, UsageError
 from coilclaw.packets.text import visible
 from coilclaw.sandbox.git import git_bytes
+from coilclaw.sandbox.hostile_tree import remove_tree
+from coilclaw.store.actions import waiting_actions
 
 if TYPE_CHECKING:
     from coilclaw.features.evolve.tools import EvolveMergeArgs
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CARD_BYTES = 128 << 10
+_WAITING = 1000
 _MERGED = (".", ":(exclude)COMMS.md", ":(exclude)spec")
 _OWNERS = ("COMMS.md", "spec")
 
@@ -28,6 +35,11 @@ async def in_record(app: "Runtime", do: "Callable[[Record], T]") -> T:
         return await asyncio.to_thread(do, record)
     except RecordError as error:
         raise ToolError(f"{visible(str(error))}.", code="RECORD_REFUSED", begun=False) from error
+
+
+async def say(app: "Runtime", text: str) -> str:
+    """Add a directive of the owner's, without secrets: it stays in the record, and the model reads it."""
+    return await in_record(app, lambda record: record.say(app.redact(text)))
 
 
 def merge_card(app: "Runtime", args: "EvolveMergeArgs") -> str:
@@ -55,6 +67,17 @@ def _git(app: "Runtime", *words: str) -> str:
     if code:
         raise ToolError("the record cannot be read.", begun=False)
     return visible(app.redact(out.decode("utf-8", "replace")))
+
+
+async def destroy(app: "Runtime") -> None:
+    """Remove everything of the agent; what waits for the owner's answer about it is withdrawn."""
+    approvals = app.approvals(app.conveyor(nobody))
+    for action in waiting_actions(app.db.reader, _WAITING):
+        if action.call.tool in (MERGE, ROLLBACK):
+            with suppress(CoilclawError):  # answered at this very moment
+                await approvals.withdraw(action, reason="the agent was removed")
+    await app.db.write(lambda tx: add_event(tx, app.clock, "evolve_destroyed", "evolve", {}))
+    await asyncio.to_thread(remove_tree, needed(app).root)
 
 
 async def resolved(app: "Runtime", ref: str) -> str:

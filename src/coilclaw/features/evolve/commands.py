@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, print_json, print_line, print_result, print_rows, tell
-from coilclaw.packets.errors import UsageError
+from coilclaw.cli.output import counted, json_option, print_json, print_line, print_result, print_rows, tell
+from coilclaw.packets.errors import BoxUnavailable, UsageError
 
 if TYPE_CHECKING:
     from coilclaw.features.evolve.views import EvolveView
@@ -34,16 +34,60 @@ def evolve() -> None:
     type=click.Path(path_type=Path),
     help="The folder to begin with; by default CoilClaw's own source.",
 )
-def init(source: Path | None) -> None:
+@click.option("--wheels", type=click.Path(path_type=Path), help="A folder of packages for it, as for `evolve wheels`.")
+def init(source: Path | None, wheels: Path | None) -> None:
     """Make its repository from CoilClaw's own source, or from a folder, and add what the agent needs to it."""
+    from coilclaw.features.evolve.box import evolve_box
     from coilclaw.features.evolve.init import make_repository
     from coilclaw.features.evolve.places import places_of
+    from coilclaw.features.evolve.wheels import admit_wheels
 
     with opened() as app:
+        if wheels is not None:
+            wheels = wheels.resolve()
+            admit_wheels(wheels)
         commit = make_repository(app, None if source is None else source.resolve())
         record = places_of(app.home.root).record
-    tell(f"The repository is {record}, main at {commit[:12]}. Clone it to read and to push.")
+        tell(f"The repository is {record}, main at {commit[:12]}. Clone it to read and to push.")
+        if wheels is not None:
+            _take_wheels(app, wheels)
+        try:
+            tell(f"It will run in {_held_by(evolve_box(app).tier)}.")
+        except BoxUnavailable as error:
+            tell(f"It cannot run here yet: {error}", err=True)
     tell("Next: `coilclaw evolve say 'what it should do'`, then `coilclaw evolve up`.")
+
+
+@evolve.command(short_help="Give it packages to install from.")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--off", is_flag=True, help="Take away those that it has.")
+def wheels(folder: Path | None, off: bool) -> None:
+    """Give the agent the packages in FOLDER, wheels and nothing else, in place of those that it has.
+
+    They are copied, and the copy is read again before each start: one that changed does not start. It has them at
+    /mnt/wheels, where pip and uv install from. The agent must not be up.
+    """
+    from coilclaw.features.evolve.init import needed
+    from coilclaw.features.evolve.up import held
+
+    if (folder is None) != off:
+        raise UsageError("this needs a folder, or --off.", remedy="See `coilclaw evolve wheels --help`.")
+    with opened() as app, held(needed(app)):
+        _take_wheels(app, None if folder is None else folder.resolve())
+
+
+def _take_wheels(app: "Runtime", folder: Path | None) -> None:
+    from coilclaw.features.evolve.wheels import take_wheels
+
+    taken = asyncio.run(take_wheels(app, folder))
+    if taken is None:
+        tell("It has no wheels any more.")
+    else:
+        tell(f"It has {counted(taken.wheels, 'wheel')} to install from, sha256 {taken.digest}.")
+
+
+def _held_by(tier: str) -> str:
+    return "a container of Podman's (tier C)" if tier == "C" else f"a box (tier {tier})"
 
 
 @evolve.command(short_help="Run the agent until stopped.")
@@ -62,8 +106,8 @@ def up() -> int:
         await run(app, stopped, ready)
 
     def ready(tier: str) -> None:
-        held_by = "a container of Podman's (tier C)" if tier == "C" else f"a box (tier {tier})"
-        tell(f"The agent is up, in {held_by}. `coilclaw evolve status` and `logs` show what it does; Ctrl-C ends it.")
+        tell(f"The agent is up, in {_held_by(tier)}.")
+        tell("`coilclaw evolve status` and `logs` show what it does; Ctrl-C ends it.")
         sys.stdout.flush()
 
     with opened() as app, held(needed(app)):
@@ -100,7 +144,7 @@ def status(as_json: bool) -> None:
 def _print_status(view: "EvolveView") -> None:
     print_line(f"state:  {view.phase}" if view.up else f"state:  not up (last: {view.phase})")
     for name, value in (("branch", view.branch), ("commit", view.sha), ("since", view.since), ("held", view.held),
-                        ("trouble", view.trouble)):  # fmt: skip
+                        ("trouble", view.trouble), ("wheels", view.wheels)):  # fmt: skip
         if value:
             print_line(f"{name + ':':8}{value}")
     if view.phase == "held":
@@ -138,10 +182,10 @@ def logs(follow: bool, which: str) -> None:
 @click.argument("directive")
 def say(directive: str) -> None:
     """Add a DIRECTIVE to COMMS.md on main; the agent reads it within ten minutes."""
-    from coilclaw.features.evolve.changes import in_record
+    from coilclaw.features.evolve.changes import say as add_directive
 
     with opened() as app:
-        commit = asyncio.run(in_record(app, lambda record: record.say(directive)))
+        commit = asyncio.run(add_directive(app, directive))
     tell(f"It is in COMMS.md, main at {commit[:12]}.")
 
 
@@ -204,11 +248,9 @@ def release() -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def destroy(yes: bool) -> int:
     """Remove the agent with its repository, all branches and all logs. This cannot be undone."""
-    import shutil
-
+    from coilclaw.features.evolve.changes import destroy as remove
     from coilclaw.features.evolve.init import needed
     from coilclaw.features.evolve.up import held
-    from coilclaw.ledger.audit import add_event
 
     with opened() as app:
         places = needed(app)
@@ -218,7 +260,6 @@ def destroy(yes: bool) -> int:
             if not click.confirm(f"Remove {places.root} with everything in it?", default=False, err=True):
                 return 4
         with held(places):
-            app.db.write_now(lambda tx: add_event(tx, app.clock, "evolve_destroyed", "evolve", {}))
-            shutil.rmtree(places.root)
+            asyncio.run(remove(app))
     tell("The agent and its repository are gone.")
     return 0

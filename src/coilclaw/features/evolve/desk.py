@@ -11,6 +11,7 @@ from coilclaw.features.evolve.changes import in_record
 from coilclaw.features.evolve.desk_files import put_file
 from coilclaw.features.evolve.places import places_of
 from coilclaw.features.evolve.tools import MERGE, EvolveMergeArgs
+from coilclaw.features.evolve.watcher.record import is_branch
 from coilclaw.gate.turn import Turn
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import ToolCall, untrusted
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 THREAD = "conv_evolve"
 """The conversation in which it reaches out to the owner."""
 _LOOK_SECONDS = 0.3
+_LONGEST_PAUSE = 30.0
 _MOST_BYTES = 1 << 16
 _ASK = re.compile(r"ask-([A-Za-z0-9._+-]{1,200})\.json")
 
@@ -51,6 +53,14 @@ class NoticeAsk(msgspec.Struct, frozen=True, tag_field="kind", tag="notice"):
     """Whether COMMS.md does not have it yet; the watcher writes its own words there itself."""
 
 
+class BranchAsk(msgspec.Struct, frozen=True, tag_field="kind", tag="branch"):
+    """The watcher took a branch of the agent's into the record, or refused it."""
+
+    branch: str
+    sha: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{40})?$")]
+    refused: bool
+
+
 class DeskAnswer(msgspec.Struct, frozen=True):
     """What came of it."""
 
@@ -69,10 +79,17 @@ class EvolveDesk:
         self._folder = places_of(app.home.root).desk
 
     async def run(self) -> None:
-        """Answer until cancelled."""
+        """Answer until cancelled; what the disk does not take now is tried again."""
+        troubles = 0
         while True:
-            await self.look()
-            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                await self.look()
+                troubles = 0
+            except OSError as error:
+                troubles = min(troubles + 1, 20)
+                if troubles == 1:
+                    self._app.warn(f"The agent's desk could not write: {error}. It tries again.")
+            await asyncio.sleep(min(_LOOK_SECONDS * 2**troubles, _LONGEST_PAUSE))
 
     async def look(self) -> None:
         """Answer everything that can be answered now."""
@@ -89,8 +106,8 @@ class EvolveDesk:
 
     async def _answer(self, ask_id: str, path: Path) -> DeskAnswer | None:
         try:
-            asked: MergeAsk | NoticeAsk = msgspec.json.decode(
-                path.read_bytes()[:_MOST_BYTES], type=MergeAsk | NoticeAsk
+            asked: MergeAsk | NoticeAsk | BranchAsk = msgspec.json.decode(
+                path.read_bytes()[:_MOST_BYTES], type=MergeAsk | NoticeAsk | BranchAsk
             )
         except (OSError, msgspec.DecodeError) as error:
             return DeskAnswer(ok=False, why=f"this cannot be read: {error}")
@@ -99,6 +116,12 @@ class EvolveDesk:
                 return await self._merge(ask_id, asked)
             case NoticeAsk():
                 await self._tell(ask_id, asked)
+                return DeskAnswer(ok=True)
+            case BranchAsk():
+                # Any other name is the agent's own words.
+                name = asked.branch if is_branch(asked.branch) else sha256_hex(asked.branch.encode())
+                about: dict[str, Json] = {"branch": name, "commit": asked.sha, "refused": asked.refused}
+                await self._app.db.write(lambda tx: add_event(tx, self._app.clock, "evolve_branch", "evolve", about))
                 return DeskAnswer(ok=True)
 
     # Merging
@@ -128,14 +151,17 @@ class EvolveDesk:
         result = result_of(self._app.db.reader, action.action_id)
         why = action.rejection_reason or ("" if result is None else result.error or "") or action.status
         expired = result is not None and result.code == "EXPIRED"
-        return DeskAnswer(ok=False, why=visible(self._app.redact(why))[:1000], expired=expired)
+        return DeskAnswer(ok=False, why=self._told(why)[:1000], expired=expired)
 
     # Telling
+
+    def _told(self, text: str) -> str:
+        return visible(self._app.redact(text))
 
     async def _tell(self, ask_id: str, asked: NoticeAsk) -> None:
         """Say it in the log and in the audit; what is critical reaches the owner."""
         app = self._app
-        text = visible(app.redact(asked.text))
+        text = self._told(asked.text)
         app.warn(text)
         digest = sha256_hex(text.encode("utf-8", "replace"))
         about: dict[str, Json] = {"severity": asked.severity[:20], "sha256": digest}

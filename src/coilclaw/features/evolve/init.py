@@ -73,11 +73,19 @@ def _copy_source(source: Path | None, tree: Path) -> None:
 
 
 def _put_template(tree: Path) -> None:
-    """What every repository of an agent has. The watcher is a copy to improve: the one in force is CoilClaw's own."""
-    shutil.copytree(_HERE / "template", tree, ignore=_NEVER, dirs_exist_ok=True)
+    """What every repository of an agent has, where the owner's own does not have it already.
+
+    The watcher is a copy to improve: the one in force is CoilClaw's own.
+    """
+    for name in ("COMMS.md", "SYSTEM.md", "infra/runner.py", "spec/SPEC_AGENT.md"):
+        if not (tree / name).exists():
+            (tree / name).parent.mkdir(exist_ok=True)
+            shutil.copy(_HERE / "template" / name, tree / name)
     ignored = tree / ".gitignore"
-    before = ignored.read_text(encoding="utf-8") if ignored.is_file() else ""
-    ignored.write_text(before + (tree / "gitignore").read_text(encoding="utf-8"), encoding="utf-8")
-    (tree / "gitignore").unlink()
+    lines = ignored.read_text(encoding="utf-8").splitlines() if ignored.is_file() else []
+    wanted = (_HERE / "template" / "gitignore").read_text(encoding="utf-8").splitlines()
+    lines += [line for line in wanted if line not in lines]
+    ignored.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (tree / "src").mkdir(exist_ok=True)
-    shutil.copytree(_HERE / "watcher", tree / "infra" / "watcher", ignore=_NEVER)
+    if not (tree / "infra" / "watcher").exists():
+        shutil.copytree(_HERE / "watcher", tree / "infra" / "watcher", ignore=_NEVER)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.features.evolve.changes import in_record, resolved
+from coilclaw.features.evolve.changes import resolved, say
 from coilclaw.features.evolve.desk_files import order
 from coilclaw.features.evolve.init import needed
 from coilclaw.features.evolve.tools import ROLLBACK
@@ -42,7 +42,7 @@ class OwnerEvolve:
 
     async def say(self, text: str) -> None:
         """Add a directive."""
-        await in_record(self._app, lambda record: record.say(text))
+        await say(self._app, text)
 
     async def stop(self) -> None:
         """End what runs."""

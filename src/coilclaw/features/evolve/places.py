@@ -53,6 +53,16 @@ class EvolvePlaces(msgspec.Struct, frozen=True):
         """Is there once the owner allowed a route, with proof."""
         return self.root / "routed"
 
+    @property
+    def wheels(self) -> Path:
+        """Has the folder of the packages that the agent installs from."""
+        return self.root / "wheels"
+
+    @property
+    def pinned(self) -> Path:
+        """Which folder of them is in force, by which digest."""
+        return self.root / "wheels.json"
+
     def code(self, branch: str) -> Path:
         """The checkout of a branch."""
         return self.bot / branch / CODE

@@ -8,6 +8,8 @@ import msgspec
 
 from coilclaw.features.evolve.box import BOT, REMOTE, box_spec, evolve_box
 from coilclaw.features.evolve.init import needed
+from coilclaw.features.evolve.places import EvolvePlaces
+from coilclaw.features.evolve.wheels import checked_wheels, pinned_wheels
 from coilclaw.packets.box import BoxLimits, Probe
 from coilclaw.packets.errors import CoilclawError, UsageError
 
@@ -35,9 +37,24 @@ def evolve_probes(app: "Runtime", *, prove: bool) -> list[Probe]:
         return []
     if shutil.which("git") is None:
         return [Probe(name="evolve", state="fail", detail="git is not installed", remedy="Install the package git.")]
+    wheels = _wheels(places, prove=prove)
+    if any(each.state == "fail" for each in wheels):
+        return wheels  # nothing starts with them, so there is no box to try
     if not prove or app.estop.engaged() or not places.code(_BRANCH).is_dir():
-        return [Probe(name="evolve", state="info", detail="its walls are tried once it has run, without --short")]
-    return [asyncio.run(_tried(app))]
+        untried = Probe(name="evolve", state="info", detail="its walls are tried once it has run, without --short")
+        return [untried, *wheels]
+    return [asyncio.run(_tried(app)), *wheels]
+
+
+def _wheels(places: EvolvePlaces, *, prove: bool) -> list[Probe]:
+    try:
+        given = checked_wheels(places) if prove else pinned_wheels(places)
+    except UsageError as error:
+        return [Probe(name="evolve wheels", state="fail", detail=error.message, remedy=error.remedy)]
+    if given is None:
+        return []
+    detail = f"{given.wheels} of {given.bytes / 1e6:.1f} MB, sha256 {given.digest}"
+    return [Probe(name="evolve wheels", state="ok" if prove else "info", detail=detail)]
 
 
 async def _tried(app: "Runtime") -> Probe:

@@ -18,6 +18,7 @@ from coilclaw.features.evolve.init import needed
 from coilclaw.features.evolve.places import EvolvePlaces
 from coilclaw.features.evolve.watcher.agent import started_at
 from coilclaw.features.evolve.watcher.settings import WatcherSettings
+from coilclaw.features.evolve.wheels import checked_wheels
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import nobody
@@ -114,6 +115,7 @@ async def run(app: "Runtime", stopped: asyncio.Event, ready: "Callable[[str], No
     """
     places = needed(app)
     check_route(app)
+    await asyncio.to_thread(lambda: checked_wheels(places))
     tier = await asyncio.to_thread(lambda: evolve_box(app).tier)  # refuses with the remedy, before anything starts
     write_settings(app, places)
     ready(tier)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.features.evolve.init import needed
+from coilclaw.features.evolve.places import EvolvePlaces
 from coilclaw.features.evolve.tools import MERGE
 from coilclaw.features.evolve.up import running
 from coilclaw.features.evolve.watcher.comms import DIRECTIVES, REPORTS, WATCHED, section
 from coilclaw.features.evolve.watcher.git import RecordError
 from coilclaw.features.evolve.watcher.record import Record
+from coilclaw.features.evolve.wheels import pinned_wheels
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import visible
 from coilclaw.store.actions import list_actions
@@ -50,12 +52,14 @@ class EvolveView(msgspec.Struct, frozen=True, kw_only=True):
     since: str
     failures: int
     held: str
-    """Why the watcher holds it; empty if it does not."""
+    """Why the watcher or ESTOP holds it; empty if neither does."""
     trouble: str
     """What kept the watcher from its work the last time it tried; it tries again."""
     waiting: tuple[str, ...]
     """Merges that wait for the owner, by action."""
     starts: tuple[EvolveStart, ...]
+    wheels: str
+    """Digest of the wheels that it installs from; empty if it was given none."""
 
 
 class EvolvePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +93,10 @@ def evolve_view(app: "Runtime") -> EvolveView:
         state = msgspec.json.decode(data, type=_State)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         state = _State()
+    held = state.reason if state.phase == "held" else ""
+    if not held and app.estop.engaged():  # which killed the watcher, so its state is that of a moment before
+        state = _State(phase="stopped", since=state.since)
+        held = "ESTOP is engaged; `coilclaw estop --clear` lets it go on"
     text, _ = read_log(app, "boot", None)
     found = (_LINE.fullmatch(line) for line in text.splitlines())
     starts = [
@@ -104,11 +112,21 @@ def evolve_view(app: "Runtime") -> EvolveView:
         sha=state.sha,
         since=str(state.since),
         failures=state.failures,
-        held=visible(state.reason) if state.phase == "held" else "",
-        trouble="" if state.phase == "held" else visible(state.reason),
+        held=visible(held),
+        trouble="" if held else visible(state.reason),
         waiting=tuple(each.action_id for each in pending),
         starts=tuple(starts[-_STARTS:]),
+        wheels=_wheels(places),
     )
+
+
+def _wheels(places: EvolvePlaces) -> str:
+    """What was given, not what is there: that is read before each start, and by the doctor."""
+    try:
+        pinned = pinned_wheels(places)
+    except UsageError:
+        return "unreadable"
+    return "" if pinned is None else pinned.digest
 
 
 def evolve_page(app: "Runtime") -> EvolvePage:

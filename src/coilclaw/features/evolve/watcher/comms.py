@@ -8,6 +8,8 @@ NAME = "COMMS.md"
 DIRECTIVES, REPORTS, WATCHED = "Directives", "Reports", "Watcher"
 LARGEST = 512 << 10
 LINE = 400
+DIRECTIVE_LINE = 4000
+"""The owner's words are kept whole: a longer line is refused, not cut."""
 LINES = 100
 """New lines of reports taken in at once."""
 KEPT_REPORTS, KEPT_WATCHED = 2000, 200
@@ -54,11 +56,15 @@ def _newest(lines: list[str], items: list[int], keep: int) -> list[str]:
     return [line for number, line in enumerate(lines) if number not in gone]
 
 
-def plain(text: str) -> str:
-    """One line of readable text: no controls or invisible characters, no markup that could pass for a heading."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * LINE])
+def plain(text: str, longest: int = LINE, *, links: bool = False) -> str:
+    """One line of readable text: no controls or invisible characters, no markup that could pass for a heading.
+
+    Links only if asked for: of an image, the address is fetched where the text is shown as Markdown.
+    """
+    shown = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * longest])
     shown = MARKS.sub("", " ".join(shown.split())).replace("<", "&lt;")
-    return shown if len(shown) <= LINE else shown[: LINE - 1] + "…"
+    shown = shown if links else shown.replace("](", "] (")
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def reports(text: str) -> list[str]:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,12 +14,16 @@ from pathlib import Path
 from .git import Git, RecordError
 
 REFS = 512
+MORE = "…"
+"""Stands for the branches beyond these."""
 OBJECTS = 100_000
 OBJECT_BYTES = 512 << 20
 SHA = re.compile(rb"(?!0{40})[0-9a-f]{40}\n?")
 LOOSE = re.compile(r"[0-9a-f]{38}")
 PACK = re.compile(r"pack-[0-9a-f]{40}\.(?:pack|idx)")
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+SWEPT = ("!", "-type", "d", "!", "-type", "f", "-exec", "rm", "-f", "--", "{}", "+")
+ERASED = ("-exec", "rm", "-rf", "--one-file-system", "--", "{}", "+")
 CONFIG = """[core]
 \trepositoryformatversion = 0
 \tbare = true
@@ -46,6 +51,32 @@ class AgentDoor:
         agents.mkdir(parents=True)
         for place in (agents, self.directory / "objects", self.directory / "objects" / "pack"):
             os.chown(place, uid, gid)
+
+    def sweep(self) -> None:
+        """Take what stops git out of the agent's side: pipes and links, and what is closed to its owner."""
+        places = ("objects", "refs/heads/agent")
+        _run(self.directory, "chmod", "-R", "u+rwX", "--", *places)  # in one process, however many are closed
+        _run(self.directory, "find", *places, *SWEPT)
+
+    def keep(self, branches: set[str]) -> None:
+        """Remove everything else below the agent's refs, following nothing."""
+        place = "refs/heads/agent"
+        with _opened(self.directory / place) as folder:
+            with os.scandir(folder) as entries:
+                odd = [entry.name for entry in entries if entry.name not in branches]
+            for name in odd:
+                with suppress(IsADirectoryError, PermissionError):
+                    os.unlink(name, dir_fd=folder)
+        if odd:
+            _run(self.directory, "find", place, "-mindepth", "1", "-maxdepth", "1", "-type", "d", *ERASED)
+
+    def empty(self, uid: int, gid: int) -> None:
+        """Remove all of the agent's objects, following nothing; git finds them in the record."""
+        _run(self.directory, "find", "objects", "-mindepth", "1", "-maxdepth", "1", "!", "-name", "info", *ERASED)
+        objects = self.directory / "objects"
+        with suppress(FileExistsError):
+            (objects / "pack").mkdir(mode=0o755)
+            os.chown(objects / "pack", uid, gid)
 
     def show_main(self, commit: str) -> None:
         """Let the agent see main; only the watcher can write there."""
@@ -89,7 +120,7 @@ class Side:
             with os.scandir(folder) as entries:
                 for count, entry in enumerate(entries):
                     if count >= REFS:
-                        yield "…", RecordError(f"more than {REFS} branches; delete those that are merged")
+                        yield MORE, RecordError(f"more than {REFS} branches; delete those that are merged")
                         return
                     if entry.name != wanted and not entry.name.endswith(".lock"):
                         with suppress(FileNotFoundError):
@@ -97,8 +128,7 @@ class Side:
 
     def fetch(self, commit: str, check: Callable[[dict[str, str]], None]) -> None:
         """Bring a commit and all it needs into the record if fsck and `check` let it pass; else nothing stays."""
-        if not self._copied:
-            self._copy()
+        self.copy()
         _empty(self._quarantine)
         (self._quarantine / "pack").mkdir(parents=True, mode=0o700)
         quarantined = {
@@ -125,8 +155,10 @@ class Side:
         """Throw away what was not let through."""
         _empty(self._quarantine, self._snapshot)
 
-    def _copy(self) -> None:
+    def copy(self) -> None:
         """Link the agent's objects into a folder of ours: no link is followed, only names of objects are taken."""
+        if self._copied:
+            return
         _empty(self._snapshot)
         _make(self._snapshot)
         count = total = 0
@@ -138,8 +170,15 @@ class Side:
                     size = _link(objects, name, file, to / file)
                     count, total = count + 1, total + size
                     if count > OBJECTS or total > OBJECT_BYTES:
-                        raise RecordError("the agent's objects are too many or too large; delete old branches")
+                        raise RecordError(
+                            "the agent's objects are too many or too large; delete branches that were not taken in"
+                        )
         self._copied = True
+
+
+def _run(folder: Path, *words: str) -> None:
+    """Run a program that follows no link that it comes upon; what it cannot do is left as it is."""
+    subprocess.run(words, cwd=folder, check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def open_folder(name: str | Path, inside: int | None = None) -> int:

@@ -120,9 +120,16 @@ class DeskFiles:
 
     def notice(self, severity: str, text: str) -> bool:
         """Have the owner told."""
+        return self._tell({"kind": "notice", "severity": severity, "text": text})
+
+    def moved(self, branch: str, sha: str, *, refused: bool) -> bool:
+        """Have it audited that a branch was taken in or refused."""
+        name = branch.encode("utf-8", "replace").decode()[:200]
+        return self._tell({"kind": "branch", "branch": name, "sha": sha, "refused": refused})
+
+    def _tell(self, value: dict[str, object]) -> bool:
         self._count += 1
-        name = f"notice-{time.time_ns()}-{self._count}"
-        return self.ask(name, {"kind": "notice", "severity": severity, "text": text})
+        return self.ask(f"{value['kind']}-{time.time_ns()}-{self._count}", value)
 
     def asked(self, name: str) -> dict[str, object]:
         """A question that still waits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from .volume import AgentSignal, erase
 
 INTAKE_SECONDS = 2
 OLD_AGENT_SECONDS = 30
+TOLD = 3
+"""So many refused branches are told one by one at a time."""
 
 
 class Watcher(AgentSupervisor):
@@ -183,7 +186,7 @@ class Watcher(AgentSupervisor):
                 }
                 self.begin(entry)
                 self.release("the owner gave an order")
-                self.finish(self.act(entry))
+                self.finish(self.act(entry), at_once=True)
             else:
                 self.log(f"an order was not understood: {order}")
                 remove(path)
@@ -219,22 +222,22 @@ class Watcher(AgentSupervisor):
         else:
             self.volume.drop_signal(AgentSignal(str(entry["kind"]), "", str(entry["identity"])))
 
-    def finish(self, branch: str | None) -> None:
-        """Launch what the signals ended in."""
+    def finish(self, branch: str | None, *, at_once: bool = False) -> None:
+        """Launch what the signals ended in; what the owner ordered at once, and before any pause is over."""
         if branch is None:
             return
-        if (pause := self._pauses.hurry()) > 0:
+        if not at_once and (pause := self._pauses.hurry()) > 0:
             self.log(f"too many launches in ten minutes; {branch} waits {pause:.0f} seconds")
-            self.sleep(pause)
+            self.sleep(pause, until=self.desk.orders)
         if not self.over:
             self.launch(branch)
             remove(self.state_folder / "journal.json")
             self.reached("signal done")
 
-    def sleep(self, seconds: float) -> None:
-        """A pause that ends when the watcher has to."""
+    def sleep(self, seconds: float, until: Callable[[], object] = lambda: False) -> None:
+        """A pause that ends when the watcher has to, or something is there."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and not self.over:
+        while time.monotonic() < end and not self.over and not until():
             time.sleep(min(0.2, seconds))
 
     def roll_back(self, entry: dict[str, object]) -> str | None:
@@ -314,13 +317,16 @@ class Watcher(AgentSupervisor):
     def take_in(self, first: str = "") -> None:
         """Bring the agent's branches and reports into the record; what is refused is reported."""
         refused: list[str] = []
-        for taken in self.record.take_in(first):
+        # What is taken in comes first: of refused branches there may be more than the desk has room for.
+        for taken in sorted(self.record.take_in(first), key=lambda each: bool(each.refused)):
             if taken.refused:
                 refused.append(f"{taken.branch} was not taken in: {taken.refused}")
             self.log(refused[-1] if taken.refused else f"{taken.branch} is at {taken.sha}")
+            if len(refused) <= TOLD:
+                self.desk.moved(taken.branch, taken.sha, refused=bool(taken.refused))
         for text in [
-            *refused[:3],
-            *([f"{len(refused) - 3} more branches were not taken in"] if len(refused) > 3 else []),
+            *refused[:TOLD],
+            *([f"{len(refused) - TOLD} more branches were not taken in"] if len(refused) > TOLD else []),
         ]:
             self.report(text)
         self.reached("taken in")

@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import comms, trees
 from .git import AGENT, OWNER, WATCHER, Git, RecordError
-from .intake import REFS, AgentDoor, Side
+from .intake import MORE, REFS, AgentDoor, Side
 
 MAIN = "refs/heads/main"
 GOOD = "refs/watcher/good"
 BRANCH = re.compile(r"agent/[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,62}")
 REF = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_/-]|\.(?!\.)){0,180}(?:[~^][0-9]{0,4}){0,3}")
 SHA = re.compile(r"[0-9a-f]{40}")
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 RESTORING = "agent/rollback-"
 TRIES = 8
 COMMITS = 1000
+BRANCHES = 2000
+TOO_MANY = f"the record has {BRANCHES} branches; the owner can delete those that are merged"
 FETCHES = 16
 FETCH_SECONDS = 60
 """After that the rest waits: whoever takes in does not watch meanwhile."""
@@ -141,28 +144,33 @@ class Record:
         fetched, end = 0, time.monotonic() + FETCH_SECONDS
         self.unfinished = False
         with self.door.reading() as side:
-            known = self._known()
+            known = self._branches()
             for name, pushed in side.branches(first):
                 branch, why = f"agent/{name}", str(pushed)
                 if isinstance(pushed, str):
-                    if is_branch(branch) and not self._said(branch, pushed):
-                        if pushed == (old := known.get(branch, "")):
-                            continue
-                        if fetched >= FETCHES or (fetched and time.monotonic() > end):
-                            self.unfinished = True
-                            break
+                    old = known.get(branch, "")
+                    if not is_branch(branch):
+                        why = "the name is not allowed; use letters, digits, dots and dashes"
+                    elif pushed == old or self._said(branch, pushed):
+                        continue
+                    elif not old and len(known) >= BRANCHES:
+                        why = TOO_MANY
+                    elif fetched >= FETCHES or (fetched and time.monotonic() > end):
+                        self.unfinished = True
+                        break
+                    else:
                         fetched += 1
                         taken.append(self._take(side, branch, pushed, old))
-                    why = "" if is_branch(branch) else "the name is not allowed; use letters, digits, dots and dashes"
-                if why and not self._said(branch, why):
+                        continue
+                if not self._said(branch, why):
                     taken.append(self._refuse(branch, "", why))
         return taken
 
-    def _known(self) -> dict[str, str]:
+    def _branches(self, below: str = "refs/heads/") -> dict[str, str]:
         """Where the agent's branches stand in the record; asking for each of them would cost a process each."""
-        words = ("for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/agent/")
+        words = ("for-each-ref", "--format=%(refname) %(objectname)", f"{below}agent/")
         rows = (row.rpartition(" ") for row in self.git.run(*words).decode().splitlines())
-        return {ref.removeprefix("refs/heads/"): tip for ref, _, tip in rows}
+        return {ref.removeprefix(below): tip for ref, _, tip in rows}
 
     def _take(self, side: Side, branch: str, pushed: str, old: str) -> TakenIn:
         try:
@@ -197,20 +205,25 @@ class Record:
     def _check(self, commit: str, also: dict[str, str]) -> set[str]:
         """Fsck let it pass; refuse odd trees and commits in another's name. Gives the parents of the new commits."""
         trees.check(self.git, commit, also)
-        words = ("log", f"-n{COMMITS + 1}", "--format=%P%x00%an%x00%ae%x00%cn%x00%ce", commit, "--not", "--all")
-        lines = self.git.run(*words, also=also).decode("utf-8", "replace").splitlines()
-        if len(lines) > COMMITS:
+        words = ("log", "-z", f"-n{COMMITS + 1}", "--format=%P%n%an%n%ae%n%cn%n%ce%n%B", commit, "--not", "--all")
+        told = self.git.run(*words, also=also).decode("utf-8", "replace")
+        rows = [each.split("\n", 5) for each in told.split("\0") if each]
+        if len(rows) > COMMITS:
             raise RecordError(f"more than {COMMITS} new commits at once")
-        rows = [line.split("\0") for line in lines]
-        if any(tuple(row[1:]) != AGENT + AGENT for row in rows):
+        if any(tuple(row[1:5]) != AGENT + AGENT for row in rows):
             raise RecordError(f"a commit is not by {AGENT[0]} <{AGENT[1]}>; commit under that name only")
+        if CONTROLS.search("".join(row[5] for row in rows)):
+            raise RecordError("a commit's message holds a control character, which would reach the owner's terminal")
         return {parent for row in rows for parent in row[0].split(" ")}
 
     # What the watcher and the owner write
 
     def say(self, text: str) -> str:
         """Add a directive of the owner's to main."""
-        words = [line for line in (comms.plain(line) for line in text.split("\n")) if line]
+        lines = text.split("\n")
+        if any(len(line) > comms.DIRECTIVE_LINE for line in lines):
+            raise RecordError(f"a line has more than {comms.DIRECTIVE_LINE} characters; break it into several")
+        words = [shown for line in lines if (shown := comms.plain(line, 4 * comms.DIRECTIVE_LINE, links=True))]
         if not words:
             raise RecordError("the directive is empty; say what the agent should do")
         lines = [f"- {words[0]}", *(f"  {line}" for line in words[1:])]
@@ -225,32 +238,20 @@ class Record:
 
     def fold(self) -> int:
         """Bring new lines of the agent's Reports into main's; gives how many."""
-        waiting: list[tuple[str, str, str | None]] = []
-        for row in (
-            self.git.run("for-each-ref", "--count=600", "--format=%(objectname) %(refname)", "refs/heads/agent/")
-            .decode()
-            .splitlines()
-        ):
-            tip, _, ref = row.partition(" ")
-            branch = ref.removeprefix("refs/heads/")
-            if (before := self.sha(f"refs/folded/{branch}")) != tip:
-                waiting.append((branch, tip, before))
+        before = self._branches("refs/folded/")
+        waiting = [(branch, tip) for branch, tip in self._branches().items() if before.get(branch) != tip]
         items: list[str] = []
 
         def folded(now: str) -> str:
             items.clear()
-            for branch, tip, before in waiting:
-                past = before or self.git.ask("merge-base", MAIN, tip)[1].decode().strip()
+            for branch, tip in waiting:
+                past = before.get(branch) or self.git.ask("merge-base", MAIN, tip)[1].decode().strip()
                 items.extend(comms.new_reports(branch, self.comms(tip), self.comms(past) if past else "", now))
             return comms.add(now, comms.REPORTS, items, comms.KEPT_REPORTS) if items else now
 
         if waiting:
             self.edit(folded, "Bring in reports")
-        for (
-            branch,
-            tip,
-            _,
-        ) in waiting:  # after main has them: killed in between, they are found there and not added twice
+        for branch, tip in waiting:  # after main has them: killed in between, they are found there, not added twice
             self.move(f"refs/folded/{branch}", tip)
         return len(items)
 
@@ -327,6 +328,54 @@ class Record:
                 left.unlink()
             self.git.run("repack", "-a", "-d", "-k", "--quiet", "--window=10", "--threads=1")
         return True
+
+    def sweep_side(self) -> None:
+        """Leave of the agent's refs what can be a branch, and what git can read of its objects.
+
+        Only while no agent runs. An empty ref or one to nothing, a pipe, a lock of a killed git would stop later ones.
+        """
+        self.door.sweep()
+        with self.door.reading() as side:
+            found = dict(side.branches())
+            good = {name for name, held in found.items() if isinstance(held, str) and is_branch(f"agent/{name}")}
+            nowhere = self._nowhere(side, {str(found[name]) for name in good})
+            good -= {name for name in good if found[name] in nowhere}
+            if MORE in found:  # too many to look at all of them
+                good |= {branch.removeprefix("agent/") for branch in self._branches()}
+            self.door.keep(good)
+
+    def empty_side(self, uid: int = -1, gid: int = -1) -> bool:
+        """Remove the agent's own copies of what the record has, if it has all that the agent's branches need.
+
+        Only while no agent runs. Nothing else ever makes its side smaller.
+        """
+        with self.door.reading() as side:
+            tips = [held for _, held in side.branches()]
+            if not all(isinstance(held, str) for held in tips) or self._lacked(map(str, tips)):
+                return False
+            self.door.empty(uid, gid)
+            return True
+
+    def _lacked(self, commits: Iterable[str]) -> set[str]:
+        """Those that the record does not have."""
+        given = "".join(f"{commit}\n" for commit in commits).encode()
+        rows = self.git.run("cat-file", "--batch-check", given=given).decode().splitlines()
+        return {row.split(" ")[0] for row in rows if " commit " not in row}
+
+    def _nowhere(self, side: Side, commits: set[str]) -> set[str]:
+        """Those that are not whole, with all they need, in the record and the agent's side together."""
+        if not (lacked := self._lacked(commits)):
+            return set()
+        side.copy()
+        also = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self.door.snapshot / "objects")}
+        words = ("rev-list", "--objects", "--quiet", "--not", "--all", "--not")
+        if self.git.ask(*words, *lacked, also=also)[0] == 0:  # what they share is walked once
+            return set()
+        end = time.monotonic() + FETCH_SECONDS  # the rest is looked at before the next start
+        return {
+            each for each in lacked
+            if time.monotonic() < end and self.git.ask(*words, each, also=also)[0] == 128  # as git says it
+        }  # fmt: skip
 
     def show(self) -> None:
         """Show main to the agent's side."""

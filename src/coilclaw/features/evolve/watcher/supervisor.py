@@ -12,8 +12,10 @@ from .pauses import Pauses
 from .record import RESTORING, Record, RecordError, is_branch, stamp
 from .settings import WatcherSettings
 from .usage import UsageWatch
-from .volume import OutputLog, Volume, erase
+from .volume import OutputLog, Volume, erase, measure
 
+SIDE_BYTES, SIDE_FILES = 64 << 20, 4000
+"""The agent's side of the record is emptied when it holds more."""
 KINDS = ("rollback", "bootstrap")
 
 
@@ -60,6 +62,7 @@ class AgentSupervisor:
             raise RecordError("the lock of the agent is not held")
         self.stop_agent()
         self.volume.prepare()
+        self.tidy()
         commit = self.record.sha(f"refs/heads/{branch}") or ""
         self.remove_merged()
         if branch == "main" or branch.startswith(RESTORING):
@@ -94,6 +97,18 @@ class AgentSupervisor:
         )
         self.log(f"launched {branch} {commit[:12]} as process {pid}")
         self.reached("launch noted")
+
+    def tidy(self) -> None:
+        """Keep the agent's side of the record usable and small; while no agent runs, and no reason not to start one."""
+        size, count = measure(self.record.door.directory / "objects", SIDE_BYTES, SIDE_FILES)
+        try:
+            self.record.sweep_side()
+            if size > SIDE_BYTES or count > SIDE_FILES:
+                emptied = self.record.empty_side(self.settings.agent_uid, self.settings.agent_gid)
+                self.log("the agent's side was emptied" if emptied else "the record does not have all of its side yet")
+        except (RecordError, OSError) as error:
+            self.log(f"the agent's side could not be tidied: {error}")
+        self.reached("tidied")
 
     def unlaunchable(self, branch: str, why: str) -> None:
         """Files that must not be written are a reason to go on without them: with main, or not at all."""

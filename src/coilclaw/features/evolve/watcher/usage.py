@@ -10,6 +10,11 @@ from .settings import WatcherSettings
 from .volume import measure
 
 MINUTE = 60
+ASLEEP = 0.001
+"""The share of all processors that a sleeping agent stays below."""
+UNNOTICED = 16 << 20
+"""So much less free space, and the disk is measured, whoever took it."""
+MEASURE_SECONDS = 600
 
 
 class UsageWatch:
@@ -21,6 +26,7 @@ class UsageWatch:
         self._printed = (now, 0)
         self._used = (now, 0.0)
         self._busy_since: float | None = None
+        self._free, self._measured = 0, now - MEASURE_SECONDS  # the first time is measured
 
     def excess(self, agent: RunningAgent, now: float) -> str:
         """What the agent uses too much of; empty when all is well, or it is not time to measure yet."""
@@ -54,7 +60,16 @@ class UsageWatch:
             return f"it has {used.processes} processes"
         if used.open_files > self._settings.open_files:
             return f"it has {used.open_files} open files"
-        return self._disk(used.deleted_bytes) if share > 0.001 else ""  # an agent that slept wrote nothing
+        return self._disk(used.deleted_bytes) if self._may_have_grown(share, now) else ""
+
+    def _may_have_grown(self, share: float, now: float) -> bool:
+        """Whether the disk is measured. Who slept made few files; but space can be taken without any work."""
+        there = os.statvfs(self._settings.home)
+        free = there.f_bfree * there.f_frsize
+        if share <= ASLEEP and free > self._free - UNNOTICED and now < self._measured + MEASURE_SECONDS:
+            return False
+        self._free, self._measured = free, now
+        return True
 
     def _disk(self, deleted: int) -> str:
         most, files = self._settings.disk_bytes, self._settings.disk_files

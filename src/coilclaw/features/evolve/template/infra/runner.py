@@ -6,12 +6,15 @@ Change it on a branch of your own: the branch that runs is read-only.
 """
 
 import http.client
+import http.server
 import json
 import os
 import re
+import signal as signals
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -91,7 +94,27 @@ def prompt(dropped=0):
     comms = shown.stdout if shown.returncode == 0 else (HERE / "COMMS.md").read_text(encoding="utf-8")
     system = (HERE / "SYSTEM.md").read_text(encoding="utf-8")
     note = f"\n\n[{dropped} earlier rounds of this conversation were dropped to stay within the context.]\n"
-    return f"{system}\n\n{comms}{note if dropped else ''}"
+    return f"{system}\n\n{shortened(comms)}{note if dropped else ''}"
+
+
+def shortened(comms):
+    """COMMS.md, within a quarter of the context: of a longer one without the oldest lines of Reports and Watcher."""
+    lines, items, heading = comms.split("\n"), {"## Reports": [], "## Watcher": []}, ""
+    for number, line in enumerate(lines):
+        heading = line.strip() if line.startswith("## ") else heading
+        if line.startswith("- ") and heading in items:
+            items[heading].append(number)
+    oldest = sorted((-age, number) for each in items.values() for age, number in enumerate(reversed(each)))
+    size, gone = len(comms), set()
+    for _, number in oldest:
+        if size <= CONTEXT_TOKENS:  # four characters are about a token
+            break
+        gone.add(number)
+        size -= len(lines[number]) + 1
+    if not gone:
+        return comms
+    kept = "\n".join(line for number, line in enumerate(lines) if number not in gone)
+    return f"{kept}\n[{len(gone)} older lines are left out; `git --git-dir={REMOTE} show main:COMMS.md` has them.]\n"
 
 
 # The model
@@ -179,14 +202,24 @@ def write_file(path, content):
 
 
 def bash(command):
-    try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", command], capture_output=True, text=True, errors="replace", cwd=HERE, timeout=BASH_SECONDS,
-            stdin=subprocess.DEVNULL,
+    """Run a command; what it prints goes to a file, so that nothing it leaves running is waited for."""
+    with tempfile.TemporaryFile(dir=BOT) as out:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=HERE,
+            start_new_session=True,
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"It took longer than {BASH_SECONDS} seconds and was ended."
-    return f"{done.stdout}{done.stderr}\n[exit code {done.returncode}]"
+        try:
+            came = f"[exit code {process.wait(BASH_SECONDS)}]"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signals.SIGKILL)
+            process.wait()
+            came = f"[It took longer than {BASH_SECONDS} seconds and was ended.]"
+        size = out.seek(0, os.SEEK_END)
+        out.seek(0)
+        printed = out.read(4 * OUTPUT_CHARACTERS)
+        out.seek(max(out.tell(), size - 4 * OUTPUT_CHARACTERS))
+        left = f"\n[… {out.tell() - len(printed)} bytes left out …]\n" if out.tell() > len(printed) else ""
+        return f"{printed.decode(errors='replace')}{left}{out.read().decode(errors='replace')}\n{came}"
 
 
 def bootstrap(branch):
@@ -277,5 +310,44 @@ def main():
         time.sleep(INTERVAL - now % INTERVAL)
 
 
+# Checking itself
+
+
+class CheckedTurn(http.server.BaseHTTPRequestHandler):
+    """A model that calls a tool, and then has nothing to do."""
+
+    asked = []
+
+    def do_POST(self):
+        self.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"])))["messages"])
+        message = {"content": "Nothing to do."}
+        if len(self.asked) == 1:
+            call = {"name": "bash", "arguments": json.dumps({"command": "echo checked"})}
+            message = {"content": None, "tool_calls": [{"id": "1", "type": "function", "function": call}]}
+        body = json.dumps({"choices": [{"message": message}]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        return
+
+
+def check():
+    """One turn on a model of its own: whether prompt, tools and loop work. It starts nothing and asks nobody else."""
+    global MODEL
+    with http.server.HTTPServer(("127.0.0.1", 0), CheckedTurn) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        MODEL = f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
+        work()
+        server.shutdown()
+    (system, user), (*_, result) = CheckedTurn.asked
+    works = system["content"].startswith((HERE / "SYSTEM.md").read_text(encoding="utf-8"))
+    works = works and user["content"] == "Continue." and result["content"].startswith("checked")
+    print("The runner works." if works else "The runner does not do what spec/SPEC_AGENT.md says.", flush=True)
+    return 0 if works else 1
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check() if sys.argv[1:] == ["--check"] else main())
