@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from coilclaw.features.mail.accounts import google_accounts
-from coilclaw.features.mail.signing_in import sign_ins
+from coilclaw.features.mail.signing_in import account_of, begin_sign_in, connect_call
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.canonical import parse_object
+from coilclaw.runtime.oauth.sign_ins import sign_ins
 from coilclaw.store.actions import load_action
 from coilclaw.store.stored_secrets import list_secrets
 from tests.features.mail.accounts_harness import ENVIRON, OWNER, connect, fake_google, lead_to
@@ -154,10 +155,9 @@ async def test_another_sign_in_takes_the_place_of_the_first(home, fake):
 
 @pytest.mark.parametrize("source", ["chat", "job", "schedule", "sop", "cli", "mcp"])
 async def test_no_model_connects_or_disconnects_an_account(home, fake, source):
-    signing = sign_ins(home.app)
-    pending = await signing.begin("user", listen=False)
-    await signing.paste("user", await consent(pending.address))
-    call = signing.call("user")
+    pending = await begin_sign_in(home.app, "user", listen=False)
+    await sign_ins(home.app).paste(account_of("user"), await consent(pending.address))
+    call = connect_call(home.app, "user")
     refused = await home.call(call.tool, Turn("turn_m", "", source), **parse_object(call.args_bytes))
     assert refused.result.code == "TOOL_NOT_ALLOWED"
     await connect(google_accounts(home.app), "user")
@@ -167,10 +167,9 @@ async def test_no_model_connects_or_disconnects_an_account(home, fake, source):
 
 
 async def test_answer_counts_once_and_not_for_long(home, fake):
-    signing = sign_ins(home.app)
-    pending = await signing.begin("user", listen=False)
-    await signing.paste("user", await consent(pending.address))
-    call, turn = signing.call("user"), Turn("turn_o", "", "gateway")
+    pending = await begin_sign_in(home.app, "user", listen=False)
+    await sign_ins(home.app).paste(account_of("user"), await consent(pending.address))
+    call, turn = connect_call(home.app, "user"), Turn("turn_o", "", "gateway")
     args = parse_object(call.args_bytes)
     changed = {**args, "scopes": [*args["scopes"], "https://www.googleapis.com/auth/gmail.send"]}
     assert (await home.call(call.tool, turn, key="k0", **changed)).result.code == "SIGN_IN_OVER"

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from coilclaw.airlock import Listing
+from coilclaw.config import Config
 from coilclaw.config.google import Google, google_faults
+from coilclaw.config.show import named_secrets
 from coilclaw.features.mail.accounts import CALENDAR, COMPOSE, READ, SCOPES, SEND, google_accounts
 from coilclaw.ledger.audit import Wanted, last_events
 from coilclaw.packets.errors import OAuthError, ReconnectNeeded, UsageError
@@ -135,6 +137,31 @@ async def test_account_whose_mailbox_nobody_can_name_is_revoked(accounts, fake, 
     assert len(fake.asked("/revoke")) == 1
 
 
+async def test_fault_of_google_while_connecting_again_leaves_the_account_as_it_was(accounts, fake):
+    """Revoking one permission of a mailbox ends all of them at Google."""
+    await connect(accounts, "user")
+    fake.instead[PROFILE] = [OAuthReply(status=503)] * 2
+    with pytest.raises(OAuthError, match="was not connected") as told:
+        await connect(accounts, "user")
+    assert told.value.remedy == "Connect again later. The account stays connected as it was."
+    assert fake.asked("/revoke") == []
+    assert accounts.state("user").state == "connected"
+    assert await accounts.bearer("user")
+
+
+async def test_one_fault_of_google_is_asked_about_again(accounts, fake):
+    fake.instead[PROFILE] = [OAuthReply(status=503)]
+    assert (await connect(accounts, "user")).mailbox == "owner@example.com"
+
+
+async def test_account_that_another_mailbox_replaces_is_revoked(accounts, fake):
+    await connect(accounts, "user")
+    fake.subject = "other@example.com"
+    assert (await connect(accounts, "user")).mailbox == "other@example.com"
+    assert len(fake.asked("/revoke")) == 1
+    assert await accounts.bearer("user")
+
+
 async def test_mailbox_noted_for_an_earlier_account_is_not_this_ones(accounts, home, fake):
     """Connecting may be cut off between the account and its mailbox: then it is asked for before the first use."""
     await connect(accounts, "user")
@@ -254,3 +281,10 @@ def test_only_a_client_opens_the_way_to_google(home):
         - Listing.build(oauth=["https://gmail.googleapis.com"]).oauth
     )
     assert listing_of(msgspec.structs.replace(home.app.config, google=Google())).oauth == frozenset()
+
+
+def test_client_id_alone_is_enough_to_have_the_stored_secret_sent():
+    """`coilclaw config set google.client_id ID` and `secret set GOOGLE_CLIENT_SECRET` are all that the docs ask for."""
+    assert Google(client_id="id.apps.example").client_secret_env == "GOOGLE_CLIENT_SECRET"
+    assert "GOOGLE_CLIENT_SECRET" not in named_secrets(Config()), "nobody is told to store it before"
+    assert "GOOGLE_CLIENT_SECRET" in named_secrets(Config(google=Google(client_id="id.apps.example")))

@@ -1,6 +1,8 @@
 """`coilclaw google` as its owner runs it: status, connecting by pasting, disconnecting, the procedure."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +64,15 @@ def test_pasted_sign_in_waits_for_the_owner_and_keeps_nothing_before(run, fake):
 
 
 @pytest.mark.slow
+def test_ctrl_c_ends_waiting_for_the_address(run):
+    with run("connect", "--identity", "user", "--paste") as process:
+        while "Paste that address here" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+
+
+@pytest.mark.slow
 def test_wrong_address_and_missing_client_are_explained(run):
     with run("connect", "--identity", "bot", "--paste") as process:
         _, told = process.communicate("http://127.0.0.1:1/oauth/callback?code=a&state=b\n", timeout=120)
@@ -91,6 +102,8 @@ def test_tool_is_run_in_a_name_and_its_receipt_says_which(tmp_path, fake, enviro
     )
     said = [coilclaw("receipt", "show", number).stdout.splitlines()[-2].split() for number in ("1", "2", "3")]
     assert said == [["identity", "user"], ["identity"], ["identity", "user"]]
+    listed = json.loads(coilclaw("receipt", "list", "--json").stdout)
+    assert [each.get("identity") for each in listed] == ["user", None, "user"]
 
 
 IMPORTS = """
@@ -123,12 +136,20 @@ async def test_procedure_only_reads_and_leaves_a_note(tmp_path, fake):
             compose(sender="dana@partner.example", to=OWNER, subject="Numbers", text="Confirm by Thursday?")
         )
         write_procedure(home.app)
-        home.script({"text": "- Dana: confirm the numbers by Thursday"})
+        obeys = [("file_write", {"path": "memory/x.md", "content": "obey"}), ("shell", {"command": "ls"})]
+        obeys += [("notes_write", {"title": "Other", "content": "obey"}), ("reach_out", {"message": "obey"})]
+        home.script(
+            {"tool_calls": [{"tool": tool, "args": args} for tool, args in obeys]},
+            {"text": "- Dana: confirm the numbers by Thursday"},
+        )
         procedures = Procedures(home.app, conveyor=home.conveyor(), say=lambda _sop, _row: None)
         moved = await procedures.go_on((await procedures.start(NAME)).run_id)
         steps = steps_of_run(home.app.db.reader, moved.run.run_id)
         assert [row.state for row in steps.values()] == ["SUCCEEDED"] * 3, steps
         assert home.owner.cards == []
+        assert not (home.workspace / "memory/x.md").exists()
+        done = home.app.db.reader.execute("SELECT tool FROM proposed_actions WHERE status = 'EXECUTED' ORDER BY rowid")
+        assert [row[0] for row in done] == ["gmail_search_threads", "notes_write"], "the model has no tools there"
         noted = (await home.call("notes_read", title="Needs an answer today")).result
         assert "Dana: confirm the numbers" in noted.output
         assert noted.label.startswith("untrusted:gmail:")

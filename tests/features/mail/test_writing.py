@@ -7,7 +7,7 @@ from email.header import decode_header, make_header
 import msgspec
 import pytest
 
-from coilclaw.features.mail.accounts import COMPOSE, READ, SCOPES
+from coilclaw.features.mail.accounts import COMPOSE, READ, SCOPES, google_accounts
 from coilclaw.features.mail.accounts import SEND as SENDING
 from coilclaw.features.mail.mail_tool import BOTH
 from coilclaw.gate import denials
@@ -79,6 +79,19 @@ async def test_what_is_said_of_a_draft_and_a_send_repeats_nobodys_words(mail_hom
     for result in (written.result, sent.result):
         assert (result.success, result.label) == (True, "internal")
         assert "obey" not in result.output.lower()
+
+
+async def test_what_came_from_mail_is_marked_on_both_cards_in_every_conversation(mail_home, box):
+    mail = box.add(question())
+    tainted = Turn("turn_2", "", "cli", ("untrusted:gmail:attacker.example",))
+    words = {"message_id": mail.message_id, "body": "attacker words"}
+    written = await carry(mail_home, "gmail_create_draft_reply", "bot", turn=tainted, **words)
+    elsewhere = Turn("turn_3", "", "cli")
+    await carry(mail_home, "gmail_send_draft", "bot", turn=elsewhere, draft_id=written.result.metadata["draft_id"])
+    draft, sending = mail_home.owner.cards
+    assert draft.marked[:2] == ("Dana <dana@partner.example>", "Re: Numbers?")
+    assert sending.marked[:2] == ("dana@partner.example", "Re: Numbers?")
+    assert sending.provenance == draft.provenance == ("untrusted:gmail:attacker.example",)
 
 
 FROM_THE_MODEL = [
@@ -384,6 +397,37 @@ async def test_send_that_never_arrived_is_made_again(patient, box, google):
     assert outcome.receipt.status == "unknown"
     assert await finished(patient, outcome.action.action_id) == "EXECUTED"
     assert len(google.sent) == 1
+
+
+async def test_draft_whose_send_is_not_settled_is_not_proposed_again(patient, box, google):
+    """The second look would take the place of what the first was approved by, and nobody could look that up."""
+    draft_id = await reply(patient, box.add(question()))
+    google.instead[SEND] = [OAuthReply(cut=True)]
+    first = await carry(patient, "gmail_send_draft", "bot", draft_id=draft_id)
+    second = await carry(patient, "gmail_send_draft", "bot", draft_id=draft_id, key="second")
+    assert second.result.code == "BEING_SENT"
+    assert await finished(patient, first.action.action_id) == "EXECUTED"
+    assert len(google.sent) == 1
+
+
+def shown(home):
+    rows = home.app.db.reader.execute("SELECT key FROM meta WHERE key LIKE 'mail_shown:%'")
+    return {row[0].removeprefix("mail_shown:") for row in rows}
+
+
+async def test_what_was_fetched_for_a_card_is_not_kept_for_ever(patient, box, google):
+    draft_id = await reply(patient, box.add(question()))
+    patient.owner.answer = Answer(approved=None)
+    await carry(patient, "gmail_send_draft", "bot", draft_id=draft_id, key="waits")
+    patient.app.db.write_now(
+        lambda tx: tx.execute("UPDATE meta SET value = '2020' || substr(value, 5) WHERE key LIKE 'mail_shown:%'")
+    )
+    await carry(patient, "gmail_get_full", "bot", message_id=box.add(question()).message_id)
+    kept = shown(patient)
+    assert f"bot:draft:{draft_id}" in kept, "its card waits"
+    assert len(kept) == 2
+    await google_accounts(patient.app).disconnect("bot")
+    assert shown(patient) == set()
 
 
 async def test_rate_limit_before_sending_waits_as_long_as_asked(patient, box, google):

@@ -62,7 +62,7 @@ def _make_connect(home: "Callable[[], Runtime]") -> Tool:
     def touches(args: ConnectArgs) -> Touches:
         from coilclaw.features.mail.accounts import WORDS
 
-        allowed = [f"- {WORDS.get(scope, scope)} ({scope.rpartition('/')[2]})" for scope in args.scopes]
+        allowed = [f"• {WORDS.get(scope, scope)} ({scope.rpartition('/')[2]})" for scope in args.scopes]
         sends = (
             "It never sends from this account, whatever the scopes allow."
             if args.account == "user"
@@ -87,11 +87,13 @@ def _make_connect(home: "Callable[[], Runtime]") -> Tool:
     async def google_connect(args: ConnectArgs, context: Context) -> ToolOutput:
         """Keep the Google account that the owner signed in with; only `coilclaw google` and the panel do."""
         from coilclaw.features.mail.accounts import google_accounts
-        from coilclaw.features.mail.signing_in import take_answer
+        from coilclaw.features.mail.signing_in import account_of
+        from coilclaw.runtime.oauth.sign_ins import take_answer
         from coilclaw.runtime.oauth.token_requests import exchange
 
         app = home()
-        answered = await take_answer(app, args.account, args.flow)
+        again = f"Begin again: `coilclaw google connect --identity {args.account}`."
+        answered = await take_answer(app, account_of(args.account), args.flow, remedy=again)
         client = answered.pending.client
         shown = (args.account, args.client_id, args.scopes)
         now = google_accounts(app).client(args.account)

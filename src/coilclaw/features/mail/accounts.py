@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
+from coilclaw.features.mail.store import forget_shown
 from coilclaw.packets.action import Identity
 from coilclaw.packets.canonical import NotCanonical, parse_object
 from coilclaw.packets.errors import CoilclawError, OAuthError, UsageError
@@ -141,15 +142,36 @@ class GoogleAccounts:
         except CoilclawError as error:
             if isinstance(error, OAuthError) and error.code == "SAME_MAILBOX":
                 raise  # revoking one of a mailbox's permissions ends all of them at Google, the other identity's too
-            failed = await revoke(self._app.transport, self._app.redactor, client, grant.refresh_token)
-            raise _not_kept(client, error, failed) from error
+            raise await self._not_kept(client, grant, error) from error
+        await self._end_other(identity, mailbox)
         await self._app.oauth.connect(client, grant, keep_client=False)
         if mailbox:
             await self._note_mailbox(identity, mailbox)
         return self.state(identity)
 
+    async def _not_kept(self, client: OAuthClient, grant: Grant, error: CoilclawError) -> OAuthError:
+        """Why an account was not connected, and what became of the permission."""
+        if find_token(self._app.db.reader, PROVIDER, client.identity) is not None:
+            told = "The account stays connected as it was."  # revoking this permission could end that one too
+        else:
+            failed = await revoke(self._app.transport, self._app.redactor, client, grant.refresh_token)
+            told = f"It could not be revoked ({failed}): remove it at Google." if failed else "It was revoked there."
+        code = error.code if isinstance(error, OAuthError) else "UNAVAILABLE"
+        return OAuthError(
+            f"{client.account} was not connected: {error.message}", code=code, remedy=f"{error.remedy} {told}".strip()
+        )
+
+    async def _end_other(self, identity: Identity, mailbox: str) -> None:
+        """Disconnect the identity's account before another mailbox takes its place: else its permission would stay."""
+        before = self.state(identity).mailbox
+        if before and _canonical(before) != _canonical(mailbox):
+            ended = await self.disconnect(identity)
+            if ended.unrevoked:
+                self._app.warn(f"{before}: {ended}")
+
     async def disconnect(self, identity: Identity) -> "Disconnected":
-        """Revoke there, forget here even if that failed; its `str()` says which."""
+        """Revoke there, forget here even if that failed; its `str()` says which. What cards were made from goes too."""
+        await self._app.db.write(lambda tx: forget_shown(tx, identity))
         if not self._app.config.google.configured:
             ended = await self._app.oauth.disconnect_kept(PROVIDER, identity)
             if ended is not None:
@@ -203,27 +225,29 @@ class GoogleAccounts:
             )
 
     async def _profile(self, identity: Identity, token: AccessToken) -> str:
-        """The account's mail address."""
-        response = await self._app.transport.send(
-            HttpRequest(
-                principal="google",
-                identity=identity,
-                method="GET",
-                url=f"{self._app.config.google.gmail}/gmail/v1/users/me/profile",
-                headers=(token.header, ("accept", "application/json")),
-                timeout_seconds=_PROFILE_SECONDS,
-                max_bytes=_MOST_BYTES,
-            )
+        """The account's mail address; asked for once more if Google has a fault."""
+        request = HttpRequest(
+            principal="google",
+            identity=identity,
+            method="GET",
+            url=f"{self._app.config.google.gmail}/gmail/v1/users/me/profile",
+            headers=(token.header, ("accept", "application/json")),
+            timeout_seconds=_PROFILE_SECONDS,
+            max_bytes=_MOST_BYTES,
         )
+        response = await self._app.transport.send(request)
+        if response.status >= 500:
+            response = await self._app.transport.send(request)
         try:
             said = parse_object(response.body).get("emailAddress") if response.status == 200 else None
         except NotCanonical:
             said = None
         if not isinstance(said, str) or not 3 <= len(said) <= 320 or "@" not in said or one_line(said) != said:
+            enabled = "See that the Gmail API is enabled in the cloud project, then connect again."
             raise OAuthError(
                 f"Google did not say which mailbox the {identity} account is (status {response.status}).",
                 code="BAD_ANSWER",
-                remedy="See that the Gmail API is enabled in the cloud project, then connect again.",
+                remedy="Connect again later." if response.status >= 500 else enabled,
             )
         return said
 
@@ -251,11 +275,3 @@ def _canonical(mailbox: str) -> str:
 
 def _mailbox_key(identity: Identity) -> str:
     return f"google_mailbox:{identity}"
-
-
-def _not_kept(client: OAuthClient, error: CoilclawError, failed: str) -> OAuthError:
-    told = f"It could not be revoked ({failed}): remove it at Google." if failed else "It was revoked there."
-    code = error.code if isinstance(error, OAuthError) else "UNAVAILABLE"
-    return OAuthError(
-        f"{client.account} was not connected: {error.message}", code=code, remedy=f"{error.remedy} {told}".strip()
-    )

@@ -1,7 +1,7 @@
 """coilclaw google: connect the owner's and the bot's accounts, look at them, disconnect them."""
 
 import asyncio
-import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -37,34 +37,21 @@ def google() -> None:
 @click.option("--paste", is_flag=True, help="For a machine without a browser: paste the address it ended at.")
 def connect(identity: "Identity", paste: bool) -> int:
     """Sign in at Google in your browser, then approve what was granted. Nothing is kept before your approval."""
+    from coilclaw.cli.commands.tool import run_tool
+    from coilclaw.cli.signing_in import at_the_browser
+    from coilclaw.features.mail.signing_in import account_of, begin_sign_in, connect_call
+
     with opened() as app:
         if not app.config.google.configured:
             raise UsageError(
                 "[google] has no client_id.",
                 remedy="docs/google.md says how to get one; then `coilclaw config set google.client_id ID`.",
             )
-        outcome = asyncio.run(_connect(app, identity, paste=paste))
+        intro = f"Open this address in your browser and sign in as the {identity} account:"
+        at_the_browser(app, account_of(identity), partial(begin_sign_in, app, identity), intro, paste=paste)
+        outcome = asyncio.run(run_tool(app, connect_call(app, identity), yes=False, source="gateway"))
         print_result(outcome.result.output, success=outcome.result.success)
         return _told(app, outcome)
-
-
-async def _connect(app: "Runtime", identity: "Identity", *, paste: bool) -> "Outcome":
-    from coilclaw.cli.commands.tool import run_tool
-    from coilclaw.features.mail.signing_in import sign_ins
-
-    signing = sign_ins(app)
-    try:
-        pending = await signing.begin(identity, listen=not paste)
-        tell(f"Open this address in your browser and sign in as the {identity} account:\n\n{pending.address}\n")
-        if paste:
-            tell("The browser then ends at an address that it cannot open. Paste that address here:")
-            await signing.paste(identity, await asyncio.to_thread(sys.stdin.readline))
-        else:
-            tell("Waiting for the browser…")
-            await signing.wait(identity)
-        return await run_tool(app, signing.call(identity), yes=False, source="gateway")
-    finally:
-        await signing.close()
 
 
 @google.command(short_help="Show the accounts and what they may do.")

@@ -85,14 +85,17 @@ class _Refused(msgspec.Struct, frozen=True):
     error: _Error = _Error()
 
 
-def mail_get(google: "Google", identity: Identity, path: str, *, further: int = 0, **query: str) -> FetchRequest:
-    """A read of the mailbox."""
+def mail_get(
+    google: "Google", identity: Identity, path: str, *, further: int = 0, headers: tuple[str, ...] = (), **query: str
+) -> FetchRequest:
+    """A read of the mailbox; with `headers`, of no others."""
+    asked = [*query.items(), *(("metadataHeaders", name) for name in headers)]
     return FetchRequest(
         purpose="read",
         principal="google",
         identity=identity,
         method="GET",
-        url=f"{google.gmail}{MAIL}{path}{'?' if query else ''}{urlencode(query, quote_via=quote)}",
+        url=f"{google.gmail}{MAIL}{path}{'?' if asked else ''}{urlencode(asked, quote_via=quote)}",
         max_bytes=RAW_BYTES if query.get("format") == "raw" else LISTED_BYTES,
         further=further,
     )
@@ -123,6 +126,8 @@ async def answer(fetch: Fetch, request: FetchRequest) -> bytes:
     except TransportError as error:
         if effect and error.sent:
             raise EffectUncertain(f"Google was sent the request, but did not answer: {error.message}") from error
+        if error.too_large:
+            raise ToolError("Google's answer is too large to be read here.", code="TOO_LARGE", begun=False) from error
         raise TryLater(f"Google could not be reached: {error.message}", code="NO_CONNECTION") from error
     except OAuthError as error:
         if error.code == "UNAVAILABLE":

@@ -25,6 +25,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 Home = Callable[[], "Runtime"]
 BOTH: frozenset[Identity] = frozenset({"user", "bot"})
 LOOK_SECONDS = 20.0
+MOST_FAULTS = 100
 
 
 class MailTool(Declared[A], Generic[A]):
@@ -112,7 +113,7 @@ class FetchedForCard(Generic[S]):
         app = self._home()
         fault = app.kept.get(f"mail_fault:{self._name}:{item}")
         kept = read_shown(app.db.reader, f"{self._name}:{item}")
-        if kept is not None and not (isinstance(fault, ToolError) and fault.code == "NOT_FOUND"):
+        if kept is not None and not (isinstance(fault, ToolError) and fault.code in ("NOT_FOUND", "BEING_SENT")):
             return msgspec.json.decode(kept, type=self._kind)
         waits = ToolError("It was not fetched yet.", remedy="Propose it again.", code="NOT_FETCHED", begun=False)
         return fault if isinstance(fault, ToolError) else waits
@@ -128,6 +129,8 @@ class FetchedForCard(Generic[S]):
             text = msgspec.json.encode(await fetch(self._fetch)).decode()
         except CoilclawError as error:
             told = error if isinstance(error, ToolError) else ToolError(error.message, remedy=error.remedy, begun=False)
+            for name in [name for name in app.kept if name.startswith("mail_fault:")][:-MOST_FAULTS]:
+                del app.kept[name]  # a model may make up as many ids as it likes
             app.kept[f"mail_fault:{key}"] = told
             return
         app.kept.pop(f"mail_fault:{key}", None)

@@ -1,5 +1,6 @@
 """The headers of a message that a card shows and an answer is made from."""
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
 async def view_of(fetch: Fetch, google: "Google", identity: Identity, message_id: str) -> MessageView:
     """Fetch the headers of a message."""
     message = await read(fetch, mail_get(google, identity, f"/messages/{message_id}", format="metadata"), GmailMessage)
-    people = {name: header_people(message.values(name)) for name in ("from", "reply-to", "to", "cc")}
+    people = await asyncio.to_thread(_people, message)
     lines = {name: header_line(" ".join(message.values(name)[:1])) for name in ("subject", "date")}
     ids = _IDS.findall(" ".join(message.values("message-id"))[:1000])
     earlier = _IDS.findall(" ".join(message.values("references"))[-20_000:])
@@ -59,6 +60,10 @@ async def view_of(fetch: Fetch, google: "Google", identity: Identity, message_id
         header_id=ids[0] if ids else "",
         references=earlier[-MOST_REFERENCES:],
     )
+
+
+def _people(message: GmailMessage) -> dict[str, list[Person]]:
+    return {name: header_people(message.values(name)) for name in ("from", "reply-to", "to", "cc")}
 
 
 def in_words(people: list[Person]) -> str:

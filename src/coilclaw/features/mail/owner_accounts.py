@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.features.mail.accounts import IDENTITIES, SCOPES, WORDS, AccountState, google_accounts
-from coilclaw.features.mail.signing_in import SignInState, sign_ins
+from coilclaw.features.mail.signing_in import account_of, begin_sign_in, connect_call
 from coilclaw.features.mail.store import last_use
 from coilclaw.packets.action import Identity, ToolCall
+from coilclaw.runtime.oauth.sign_ins import SignInState, sign_ins
 
 if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Conveyor
@@ -71,7 +72,7 @@ class OwnerAccounts:
         """One of them."""
         account = google_accounts(self._app).state(identity)
         used = last_use(self._app.db.reader, identity)
-        signing = sign_ins(self._app).state(identity)
+        signing = sign_ins(self._app).state(account_of(identity))
         return AccountView(
             identity=identity,
             state=account.state,
@@ -89,17 +90,17 @@ class OwnerAccounts:
     async def begin(self, identity: Identity) -> AccountView:
         """Start a sign-in."""
         self._app.refresh()
-        await sign_ins(self._app).begin(identity)
+        await begin_sign_in(self._app, identity)
         return self.view(identity)
 
     async def paste(self, identity: Identity, address: str) -> AccountView:
         """Take the address that the browser ended at."""
-        await sign_ins(self._app).paste(identity, address)
+        await sign_ins(self._app).paste(account_of(identity), address)
         return self.view(identity)
 
     def connect_call(self, identity: Identity) -> ToolCall:
         """The call that makes an account of a sign-in that was answered."""
-        return sign_ins(self._app).call(identity)
+        return connect_call(self._app, identity)
 
     async def make(self, call: ToolCall, *, by: str, key: str | None) -> "Action":
         """Take a call of a paired device through the gate."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -23,22 +23,31 @@ from coilclaw.features.mail.google_api import (
 )
 from coilclaw.features.mail.mail_tool import BOTH, FetchedForCard, Home, MailTool
 from coilclaw.features.mail.message_view import MessageView, view_of
-from coilclaw.packets.action import Identity, untrusted
+from coilclaw.packets.action import Identity, Label, untrusted
 from coilclaw.packets.errors import ToolError, TryLater
 from coilclaw.packets.http import FetchRequest
-from coilclaw.packets.mail import MailRead
+from coilclaw.packets.mail import MailRead, TextRead
 from coilclaw.packets.ports import Context, ToolOutput
 from coilclaw.packets.touches import Touches
-from coilclaw.runtime.mail_reading import header_line, header_people, read_mail
+from coilclaw.runtime.mail_reading import header_line, read_mail, read_texts, sender_addresses
 
 TEXT = 50_000
 SNIPPET = 200
+DESCRIPTION = 1000
 MOST_VALUES = 5
 """Of a header that stands there more than once; one is usual."""
 AT_ONCE = 5
 NOBODY = "(nobody)"
 LONGEST = timedelta(days=366)
 _NAMES = "id,threadId,snippet,payload(headers,filename,mimeType,body/size,parts(filename,mimeType,body/size,parts))"
+
+_DROPPED = {
+    "hidden": "hidden pieces of text",
+    "images": "pictures and frames",
+    "scripts": "scripts",
+    "parts": "parts",
+    "versions": "plain texts that say something else",
+}
 
 
 class SearchThreadsArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +85,18 @@ class _Listed(msgspec.Struct, frozen=True, rename="camel"):
     next_page_token: str = ""
 
 
+class _Unread(NamedTuple):
+    """A conversation that could not be read: it is named, and hides no other."""
+
+    id: str
+    error: ToolError
+
+
+_CONCERNS_ALL = frozenset({"RECONNECT", "SCOPE_MISSING", "RATE_LIMITED", "NO_CONNECTION", "UNAVAILABLE", "NOT_GRANTED"})
+"""Errors that the next conversation would end with too."""
+_SHORT = ("From", "To", "Cc", "Date", "Subject")
+
+
 class SearchThreads(MailTool[SearchThreadsArgs]):
     """gmail_search_threads."""
 
@@ -94,20 +115,25 @@ class SearchThreads(MailTool[SearchThreadsArgs]):
         )
 
     def _request(self, args: SearchThreadsArgs) -> FetchRequest:
-        query = {"q": args.query, "maxResults": str(args.max_results)}
-        if args.page_token:
-            query["pageToken"] = args.page_token
-        return mail_get(self.google, self.identity, "/threads", further=args.max_results, **query)
+        asked = mail_get(self.google, self.identity, "/threads", q=args.query, maxResults=str(args.max_results))
+        more = f"&pageToken={args.page_token}" if args.page_token else ""
+        return msgspec.structs.replace(asked, url=asked.url + more, further=args.max_results)
 
     async def gmail_search_threads(self, args: SearchThreadsArgs, context: Context) -> ToolOutput:
         """Search a mailbox; returns conversations, the newest first, each with its latest message in short."""
         listed = await read(context.fetch, self._request(args), _Listed)
         limit = asyncio.Semaphore(AT_ONCE)
 
-        async def one(found: _Found) -> GoogleThread:
-            request = mail_get(self.google, self.identity, f"/threads/{_plain(found.id)}", format="metadata")
+        async def one(found: _Found) -> GoogleThread | _Unread:
+            path = f"/threads/{_plain(found.id)}"
+            request = mail_get(self.google, self.identity, path, headers=_SHORT, format="metadata")
             async with limit:
-                return await read(context.fetch, request, GoogleThread)
+                try:
+                    return await read(context.fetch, request, GoogleThread)
+                except ToolError as error:
+                    if error.code in _CONCERNS_ALL:
+                        raise
+                    return _Unread(id=found.id, error=error)
 
         asked = [asyncio.ensure_future(one(found)) for found in listed.threads[: args.max_results]]
         try:
@@ -116,11 +142,10 @@ class SearchThreads(MailTool[SearchThreadsArgs]):
             for each in asked:
                 each.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
-        senders = [address for each in threads for message in each.messages for address in _senders(message)]
-        shown = [_thread(each) for each in threads if each.messages]
-        more = f"\n\nThere are more: page_token {header_line(listed.next_page_token)}" if listed.next_page_token else ""
-        text = "\n\n".join(shown) + more
-        return ToolOutput(text=text or "Nothing found.", label=sender_label(senders) if text else "internal")
+        unread = [each for each in threads if isinstance(each, _Unread)]
+        if unread and len(unread) == len(threads):
+            raise unread[0].error
+        return await asyncio.to_thread(_found, threads, listed.next_page_token)
 
 
 class GetSnippet(MailTool[MessageArgs]):
@@ -147,9 +172,7 @@ class GetSnippet(MailTool[MessageArgs]):
     async def gmail_get_snippet(self, args: MessageArgs, context: Context) -> ToolOutput:
         """Who wrote a message, when, its subject, the first words, and the names of its attachments."""
         message = await read(context.fetch, self._request(args), GmailMessage)
-        names = [header_line(name)[:100] for name in _attachments(message.payload)]
-        lines = [_in_short(message), f"Attachments: {', '.join(names)}" if names else "No attachments."]
-        return ToolOutput(text="\n".join(lines), label=sender_label(_senders(message)))
+        return await asyncio.to_thread(_snippet, message)
 
 
 class GetFull(MailTool[MessageArgs]):
@@ -195,7 +218,7 @@ class GetFull(MailTool[MessageArgs]):
         """Read all of a message's text. Pictures, hidden text and attachments are left out, and named or counted."""
         mail = await read_mail(await answer(context.fetch, self._request(args)), max_bytes=TEXT)
         senders = [address for _, address in mail.people["from"]]
-        return ToolOutput(text=_whole(mail), label=sender_label(senders))
+        return ToolOutput(text=_whole(mail), label=sender_label([*senders, *mail.forwarded]))
 
 
 class ListEvents(MailTool[EventsArgs]):
@@ -239,7 +262,9 @@ class ListEvents(MailTool[EventsArgs]):
     async def gcal_list_events(self, args: EventsArgs, context: Context) -> ToolOutput:
         """List what stands in a calendar between two times."""
         found = await read(context.fetch, self._request(args), _Events)
-        lines = [each.told for each in found.items[: args.max_results]]
+        events = found.items[: args.max_results]
+        texts = iter(await read_texts([each.description for each in events if each.description], max_bytes=DESCRIPTION))
+        lines = [each.told(next(texts) if each.description else None) for each in events]
         return ToolOutput(text="\n\n".join(lines) or "Nothing in that time.", label=untrusted("gcal"))
 
 
@@ -263,8 +288,7 @@ class _Event(msgspec.Struct, frozen=True):
     organizer: _Person = _Person()
     attendees: list[_Person] = []
 
-    @property
-    def told(self) -> str:
+    def told(self, description: TextRead | None) -> str:
         """The event in lines; whoever invited the owner wrote most of it."""
         begin, end = self.start.date_time or self.start.date, self.end.date_time or self.end.date
         lines = [f"{header_line(begin)} to {header_line(end)}: {header_line(self.summary) or '(no title)'}"]
@@ -274,8 +298,8 @@ class _Event(msgspec.Struct, frozen=True):
             lines.append(f"By: {header_line(self.organizer.email)}")
         if self.attendees:
             lines.append(f"With: {', '.join(header_line(each.email) for each in self.attendees[:20])}")
-        if self.description:
-            lines.append(header_line(self.description)[:1000])
+        if description is not None:
+            lines += [line for line in (" ".join(description.text.split()), _left_out(description.dropped)) if line]
         return "\n".join(lines)
 
 
@@ -307,20 +331,40 @@ def _plain(given: str) -> str:
     return given
 
 
-def _senders(message: GmailMessage) -> list[str]:
-    return [address for _, address in header_people(message.values("from"))] or [""]
+def _found(threads: list[GoogleThread | _Unread], next_page: str) -> ToolOutput:
+    """What a search shows. In a thread: reading other people's headers takes its time."""
+    more = f"\n\nThere are more: page_token {header_line(next_page)}" if next_page else ""
+    shown = [each for each in threads if isinstance(each, _Unread) or each.messages]
+    text = "\n\n".join(_thread(each) for each in shown) + more
+    senders = _label([message for each in shown if isinstance(each, GoogleThread) for message in each.messages])
+    return ToolOutput(text=text or "Nothing found.", label=senders if text else "internal")
+
+
+def _snippet(message: GmailMessage) -> ToolOutput:
+    names = [header_line(name)[:100] for name in _attachments(message.payload)]
+    lines = [_in_short(message), f"Attachments: {', '.join(names)}" if names else "No attachments."]
+    return ToolOutput(text="\n".join(lines), label=_label([message]))
+
+
+def _label(messages: list[GmailMessage]) -> Label:
+    return sender_label(sender_addresses([",".join(message.values("from")) for message in messages]))
 
 
 def _in_short(message: GmailMessage) -> str:
+    from html import unescape  # what a mail costs nobody pays who reads none
+
     lines = [f"Message {header_line(message.id)} in conversation {header_line(message.thread_id)}"]
     for name in ("from", "to", "cc", "date", "subject"):
         values = [header_line(value)[:300] for value in message.values(name)[:MOST_VALUES]]
         if values or name == "from":  # which always comes first, so that no text passes for it
             lines.append(f"{name.capitalize()}: {', '.join(values) or NOBODY}")
-    return "\n".join([*lines, header_line(message.snippet)[:SNIPPET]])
+    first_words = unescape(message.snippet[: 10 * SNIPPET])  # Google writes them with entities, as if for a page
+    return "\n".join([*lines, header_line(first_words)[:SNIPPET]])
 
 
-def _thread(thread: GoogleThread) -> str:
+def _thread(thread: GoogleThread | _Unread) -> str:
+    if isinstance(thread, _Unread):
+        return f"Conversation {thread.id} could not be read ({thread.error.code})."
     latest = thread.messages[-1]
     count = len(thread.messages)
     earlier = f"\n{count} messages; earlier: {', '.join(header_line(m.id) for m in thread.messages[-6:-1])}"
@@ -344,13 +388,17 @@ def _whole(mail: MailRead) -> str:
     lines += [f"{name.capitalize()}: {mail.lines[name]}" for name in ("date", "subject") if mail.lines[name]]
     for each in mail.attachments:
         lines.append(f"Attachment: {each.name or '(no name)'}, {each.type}, {each.size} bytes, sha256 {each.sha256}")
-    kinds = {"hidden": "hidden pieces of text", "images": "pictures and frames", "scripts": "scripts", "parts": "parts"}
-    left = [f"{count} {kinds[kind]}" for kind, count in mail.dropped.items() if count]
+    left = _left_out(mail.dropped)
     if left:
-        lines.append(f"Left out: {', '.join(left)}.")
+        lines.append(left)
     if not mail.whole:
         lines.append("Only its beginning is shown.")
     return "\n".join([*lines, "", mail.text or "(no text)"])
+
+
+def _left_out(dropped: dict[str, int]) -> str:
+    left = [f"{count} {_DROPPED[kind]}" for kind, count in dropped.items() if count]
+    return f"Left out: {', '.join(left)}." if left else ""
 
 
 def _people(mail: MailRead, name: str) -> str:

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
 
 async def send_as(runtime: "Runtime", transport: Transport, request: HttpRequest) -> HttpResponse:
-    """Send a request with its identity's token. A 401 means that nothing was done: the token is renewed once."""
+    """Send a request with its identity's token. A 401 means that nothing was done: the token is renewed once. If that
+    is refused too, the account waits for its owner, so that no call renews again."""
     token = await _bearer(runtime, request)
     response = await transport.send(_signed(request, token))
     if response.status != 401:
         return response
-    return await transport.send(_signed(request, await _bearer(runtime, request, rejected=token)))
+    renewed = await _bearer(runtime, request, rejected=token)
+    response = await transport.send(_signed(request, renewed))
+    if response.status == 401 and request.identity is not None:
+        await runtime.oauth.refused(google_accounts(runtime).client(request.identity), renewed)
+    return response
 
 
 async def _bearer(runtime: "Runtime", request: HttpRequest, rejected: str = "") -> str:

@@ -1,8 +1,11 @@
 """When accounts were last used, and what cards about mail were made from, as it was fetched."""
 
+from datetime import timedelta
 from typing import NamedTuple
 
-from coilclaw.packets.action import Identity
+import msgspec
+
+from coilclaw.packets.action import Identity, Label
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.meta import read_meta, write_meta
 from coilclaw.store.tx import Tx
@@ -36,8 +39,30 @@ def last_use(db: Tx, identity: Identity) -> LastUse:
     return LastUse(at, "", "") if status == "EXECUTED" else LastUse(at, at, code)
 
 
+def drafts_made(db: Tx) -> list[tuple[str, tuple[Label, ...]]]:
+    """The newest drafts' idempotency keys, each with what had a hand in it."""
+    rows = db.execute(
+        "SELECT idempotency_key, taint_json FROM proposed_actions"
+        " WHERE rowid > (SELECT coalesce(max(rowid), 0) - ? FROM proposed_actions)"
+        " AND tool = 'gmail_create_draft_reply' AND begun_at IS NOT NULL ORDER BY rowid DESC",
+        (MOST_LOOKED_AT,),
+    )
+    return [(str(key), msgspec.json.decode(taint, type=tuple[str, ...])) for key, taint in rows]
+
+
+def is_being_sent(db: Tx, draft_id: str) -> bool:
+    """Whether a send of the draft began whose end nobody knows yet."""
+    row = db.execute(
+        "SELECT 1 FROM proposed_actions WHERE status = 'APPROVED' AND tool = 'gmail_send_draft'"
+        " AND (begun_at IS NOT NULL OR uncertain) AND json_extract(args_json, '$.draft_id') = ?",
+        (draft_id,),
+    ).fetchone()
+    return row is not None
+
+
 _PREFIX = "mail_shown:"
-MOST_KEPT = 500
+KEPT_FOR = timedelta(days=1)
+"""How long what was fetched is kept once no open action needs it."""
 
 
 def read_shown(db: Tx, name: str) -> str | None:
@@ -47,10 +72,19 @@ def read_shown(db: Tx, name: str) -> str | None:
 
 
 def keep_shown(tx: Tx, clock: Clock, name: str, text: str) -> None:
-    """Keep it, in place of what was fetched before; each begins with its time, by which the oldest are forgotten."""
+    """Keep it, in place of what was fetched before, and forget what is old and needed by nobody."""
     write_meta(tx, _PREFIX + name, f"{stamp(clock())} {text}")
     tx.execute(
-        "DELETE FROM meta WHERE key LIKE 'mail_shown:%' AND key NOT IN"
-        " (SELECT key FROM meta WHERE key LIKE 'mail_shown:%' ORDER BY substr(value, 1, 32) DESC LIMIT ?)",
-        (MOST_KEPT,),
+        "DELETE FROM meta WHERE key LIKE 'mail_shown:%' AND substr(value, 1, 20) < ? AND key NOT IN"
+        " (SELECT 'mail_shown:' || identity || CASE tool WHEN 'gmail_send_draft'"
+        " THEN ':draft:' || json_extract(args_json, '$.draft_id')"
+        " ELSE ':message:' || json_extract(args_json, '$.message_id') END"
+        " FROM proposed_actions WHERE status IN ('PENDING', 'APPROVED', 'UNKNOWN')"
+        " AND tool IN ('gmail_send_draft', 'gmail_create_draft_reply', 'gmail_get_full'))",
+        (stamp(clock() - KEPT_FOR)[:20],),
     )
+
+
+def forget_shown(tx: Tx, identity: Identity) -> None:
+    """Forget everything that was fetched in an account's name."""
+    tx.execute("DELETE FROM meta WHERE key LIKE ?", (f"{_PREFIX}{identity}:%",))

@@ -21,7 +21,8 @@ from coilclaw.features.mail.google_api import (
 )
 from coilclaw.features.mail.mail_tool import BOTH, FetchedForCard, Home, MailTool
 from coilclaw.features.mail.message_view import MessageView, Person, in_words, view_of
-from coilclaw.packets.action import INTERNAL, Identity
+from coilclaw.features.mail.store import drafts_made, is_being_sent
+from coilclaw.packets.action import INTERNAL, Identity, Label
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.http import FetchRequest
 from coilclaw.packets.mail import MailRead
@@ -30,6 +31,7 @@ from coilclaw.packets.touches import Touches
 from coilclaw.runtime.mail_reading import read_mail
 
 KEY = "X-CoilClaw-Key"
+_OURS = (KEY, "Message-ID")
 MOST_RECIPIENTS = 100
 BODY = 64 << 10
 SHOWN = 256 << 10
@@ -117,7 +119,8 @@ class DraftReply(MailTool[ReplyArgs]):
 
     def _look(self, thread_id: str) -> FetchRequest:
         return msgspec.structs.replace(
-            mail_get(self.google, self.identity, f"/threads/{thread_id}", format="metadata"), purpose="lookup"
+            mail_get(self.google, self.identity, f"/threads/{thread_id}", headers=_OURS, format="metadata"),
+            purpose="lookup",
         )
 
     def _request(self, body: bytes) -> FetchRequest:
@@ -138,6 +141,7 @@ class DraftReply(MailTool[ReplyArgs]):
             subject=f"To {', '.join(address for _, address in (*to, *cc))}",
             says="\n".join(lines),
             content=(msgspec.json.encode(view),),
+            foreign=_foreign([*to, *cc], answered(view.subject)),
             fault=fault,
         )
 
@@ -223,6 +227,13 @@ class SendDraft(MailTool[SendDraftArgs]):
         wanted = _send_args(args)
 
         async def fetch_draft(fetch: Fetch) -> MailRead:
+            if is_being_sent(self._home().db.reader, wanted.draft_id):  # looking it up needs what was shown then
+                raise ToolError(
+                    "An earlier send of this draft is not settled yet.",
+                    remedy="Wait until it is: a second one could send it twice.",
+                    code="BEING_SENT",
+                    begun=False,
+                )
             return await read_mail(await answer(fetch, self._draft(wanted)), max_bytes=SHOWN)
 
         await self._shown.refresh(wanted.draft_id, fetch_draft, begun=begun)
@@ -259,7 +270,8 @@ class SendDraft(MailTool[SendDraftArgs]):
                 return None
         else:
             return False
-        thread = mail_get(self.google, self.identity, f"/threads/{shown.thread_id}", format="metadata")
+        path = f"/threads/{shown.thread_id}"
+        thread = mail_get(self.google, self.identity, path, headers=_OURS, format="metadata")
         try:
             found = await read(context.fetch, msgspec.structs.replace(thread, purpose="lookup"), GoogleThread)
         except ToolError:
@@ -284,8 +296,16 @@ class SendDraft(MailTool[SendDraftArgs]):
             subject=f"To {', '.join(_addresses(mail))}",
             says=_told(mail, self.who),
             content=(msgspec.json.encode(mail),),
+            foreign=_foreign([("", address) for address in _addresses(mail)], mail.lines["subject"]),
+            text="\n".join(text for _, text in mail.source or []).strip(),
+            labels=self._labels(mail.lines["x-coilclaw-key"]),
             fault=_draft_fault(mail),
         )
+
+    def _labels(self, key: str) -> tuple[Label, ...]:
+        """What had a hand in the draft when it was made, in whichever conversation that was."""
+        made = drafts_made(self._home().db.reader) if key else []
+        return next((taint for idempotency_key, taint in made if key_of(idempotency_key) == key), ())
 
 
 def key_of(idempotency_key: str) -> str:
@@ -305,6 +325,12 @@ def _carries(message: GmailMessage, key: str, header_id: str = "") -> bool:
         return True
     ids = [value.strip() for value in message.values("message-id")]
     return bool(header_id and header_id in ids) or bool(key and any(each.startswith(f"<{key}@") for each in ids))
+
+
+def _foreign(people: list[Person], subject: str) -> tuple[str, ...]:
+    """What the account put into a mail: whom it goes to, and its subject."""
+    shown = dict.fromkeys(in_words([person]) if person[0] else person[1] for person in people)
+    return (*shown, subject) if subject else tuple(shown)
 
 
 def _counted(number: int) -> str:
