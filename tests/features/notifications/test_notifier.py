@@ -279,6 +279,15 @@ async def test_the_chore_of_a_worker_is_the_notifier(told):
     assert (chore.every, await chore.run()) == (1.0, 1)
 
 
+async def test_a_guest_that_changed_is_told_once_and_leads_to_its_page(told):
+    for _ in range(2):
+        told.app.db.write_now(lambda tx: add_event(tx, told.app.clock, "guest_changed", "sum-1", {"tools": ["add"]}))
+    await told.notifier.tick()
+    (row,) = told.rows()
+    assert (row.type, row.reason) == ("proactive_reach_out", "operator_attention_needed")
+    assert leads_to(row.type, row.entity_id) == "#/settings/guests/sum-1"
+
+
 async def test_an_account_that_must_be_connected_again_is_told_once(told):
     def write(tx):
         add_event(tx, told.app.clock, "oauth_reconnect_needed", "google (bot)", {"code": "INVALID_GRANT"})

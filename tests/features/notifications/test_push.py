@@ -73,6 +73,11 @@ class Away:
         return await self.engine.tick()
 
 
+def left(got):
+    """How long a push service keeps it, to the nearest minute: sending takes a moment."""
+    return timedelta(minutes=round(int(got.headers["ttl"]) / 60))
+
+
 @pytest.fixture
 async def away(sample):
     async with push_service() as service:
@@ -91,7 +96,8 @@ async def test_what_waits_is_pushed_once_as_ids_that_only_the_browser_can_read(a
     assert (told["type"], told["entity_id"]) == ("approval_needed", action_id)
     assert len(got.body) <= 4096
     assert Vapid02.verify(got.headers["authorization"])
-    assert (got.headers["ttl"], got.headers["urgency"], len(got.headers["topic"])) == ("86400", "high", 32)
+    assert (got.headers["urgency"], len(got.headers["topic"])) == ("high", 32)
+    assert left(got) == timedelta(hours=24)
     assert got.headers["content-encoding"] == "aes128gcm"
     assert away.rows() == [("sent", 1, "HTTP_201")]
 
@@ -105,7 +111,17 @@ async def test_a_newer_message_about_the_same_thing_has_the_same_topic(away):
     assert await away.engine.tick() == 1
     first, second = away.service.got
     assert first.headers["topic"] == second.headers["topic"]
-    assert second.headers["ttl"] == str(int(TELLINGS["approval_expiring"].life.total_seconds())) == "3600"
+    assert left(second) == TELLINGS["approval_expiring"].life == timedelta(hours=1)
+
+
+async def test_a_message_that_waited_is_kept_no_longer_than_it_is_of_use(away):
+    away.service.answers = [reply(503)]
+    await away.subscribe()
+    await away.ask()
+    await away.engine.tick()
+    await away.wait(hours=23)
+    first, second = away.service.got
+    assert [left(each) for each in (first, second)] == [timedelta(hours=24), timedelta(hours=1)]
 
 
 async def test_an_older_message_is_not_tried_again_after_a_newer_one(away):

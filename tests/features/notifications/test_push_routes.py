@@ -1,5 +1,7 @@
 """Push over HTTP: a device subscribes and unsubscribes itself, and no other one."""
 
+import hashlib
+
 import pytest
 
 from coilclaw.features.notifications.feature import notifications_part
@@ -23,11 +25,12 @@ async def test_a_device_subscribes_looks_and_unsubscribes(site):
     assert (len(bytes_of(before["public_key"])), before["subscriptions"]) == (65, [])
     made = await site.http.post("/v1/push/subscriptions", json=Browser().subscription())
     assert made.status_code == 201, made.text
-    assert made.json().keys() == {"subscription_id", "host", "created_at"}
+    assert made.json().keys() == {"subscription_id", "endpoint_sha256", "host", "created_at"}
     after = (await site.http.get("/v1/push")).json()
     assert after == {"public_key": before["public_key"], "subscriptions": [made.json()]}
     assert after["subscriptions"][0]["host"] == "push.example.net"
-    assert "abc" not in str(after)
+    assert after["subscriptions"][0]["endpoint_sha256"] == hashlib.sha256(ENDPOINT.encode()).hexdigest()
+    assert ENDPOINT.rpartition("/")[2] not in str(after)
     path = f"/v1/push/subscriptions/{made.json()['subscription_id']}"
     assert (await site.http.delete(path)).status_code == 204
     assert code_of(await site.http.delete(path), 404) == "NOT_FOUND"

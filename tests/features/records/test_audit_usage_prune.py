@@ -164,6 +164,7 @@ def test_an_action_is_explained(place):
         "approval_needed",
     ):
         assert words in told.stdout, words
+    assert place.run("audit", "explain", "last").stdout == told.stdout
     story = json.loads(place.run("audit", "explain", made.action_id, "--json").stdout)
     assert story["agrees"]
     assert [proof["place"] for proof in story["receipts"]] == [1, 2]

@@ -49,6 +49,10 @@ KEY_PATTERN = r"^(MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE[A-Za-z0-9_-]{86}|MCowBQYD
 """What keys of the two kinds look like: the beginning says which, the rest is the point."""
 
 
+GITHUB = "github:"
+"""What a code says that a sign-in with GitHub gave out, before the number of the account."""
+
+
 class Issued(msgspec.Struct, frozen=True, kw_only=True):
     """A code as it is shown, once."""
 
@@ -211,7 +215,7 @@ class Pairing:
         """Whether what held when the code was given out holds still."""
         if code.mode == "first" and _whole(active_devices(tx, now)):
             return False
-        if code.issued_by == TERMINAL:
+        if code.issued_by == TERMINAL or _by_account(code):
             return True
         device = load_device(tx, code.issued_by.removeprefix("device:"))
         return device is not None and device.revoked_at is None  # what a revoked device gave out is void
@@ -223,7 +227,7 @@ class Pairing:
         device_id = new_id("dev", self._clock())
         for other in leave:
             end_device(tx, self._clock, other, by=f"device:{device_id}", why="replaced")
-        confirmed = code.vouched or count_passkeys(tx) == 0
+        confirmed = code.vouched or (count_passkeys(tx) == 0 and not _by_account(code))
         add_device(
             tx,
             self._clock,
@@ -288,6 +292,11 @@ class Pairing:
 def _whole(devices: list[DeviceRow]) -> list[DeviceRow]:
     """Those of the owner's; a client that may only use `/mcp` is nobody's first device."""
     return [device for device in devices if not device.scope]
+
+
+def _by_account(code: CodeRow) -> bool:
+    """Whether an account at GitHub is all that stands behind a code: what it lets in a passkey has to confirm."""
+    return code.issued_by.startswith(GITHUB)
 
 
 def _code_hash(code_id: str, code: str) -> str:

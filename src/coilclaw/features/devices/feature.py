@@ -20,6 +20,7 @@ def pairing_of(app: "Runtime") -> Pairing:
 
 def devices_part(serving: "Serving") -> "Part":
     """The routes of pairing, signing in and out, devices and passkeys."""
+    from coilclaw.features.devices.github_sign_in import GitHubSignIn
     from coilclaw.features.devices.pairing import Reception
     from coilclaw.features.devices.routes.devices import DevicesController
     from coilclaw.features.devices.routes.pairing import PairingController
@@ -36,10 +37,11 @@ def devices_part(serving: "Serving") -> "Part":
         ends = enrolment.window_ends(runtime.db.reader, device_id)
         return None if ends is None else stamp(ends)
 
+    pairing = pairing_of(runtime)
     reception = Reception(
         db=runtime.db,
         clock=runtime.clock,
-        pairing=pairing_of(runtime),
+        pairing=pairing,
         proofs=runtime.owner_proof,
         hosts=serving.hosts,
         page_keys=serving.page_keys,
@@ -49,7 +51,11 @@ def devices_part(serving: "Serving") -> "Part":
     )
     return Part(
         controllers=(PairingController, SignInController, DevicesController, PasskeysController),
-        given={"reception": reception, "enrolment": enrolment},
+        given={
+            "reception": reception,
+            "enrolment": enrolment,
+            "github_sign_in": GitHubSignIn(runtime, pairing),
+        },
     )
 
 

@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-from coilclaw.cli.output import tell
+from coilclaw.cli.output import print_wrapped, tell
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -62,10 +62,10 @@ def show_code(app: "Runtime", issued: "Issued", address: str, *, voided: bool) -
 
         tell(qr_text(url))
     tell(f"Pairing code: {issued.code}")
-    tell(f"Open {url} on the device, within {minutes} minutes. The code works once and allows five attempts.")
+    print_wrapped(f"Open {url} on the device, within {minutes} minutes. The code works once and allows five attempts.")
     if voided:
         tell("The previous code is no longer valid: only one code is valid at a time.")
     if not beyond:
-        tell("Other machines cannot reach this address: for a phone see docs/phone.md.")
+        print_wrapped("Other machines cannot reach this address. For a phone: `coilclaw docs phone`.")
     if issued.mode == "replace":
         tell("Using it signs out every device that is paired now.")

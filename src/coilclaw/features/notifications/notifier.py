@@ -11,6 +11,7 @@ import msgspec
 from coilclaw.config.notify import Notify
 from coilclaw.features.jobs.lifecycle import COARSE
 from coilclaw.features.notifications.store import (
+    GUEST,
     News,
     NotificationRow,
     Quota,
@@ -157,6 +158,14 @@ def _news_of(tx: Tx, event: FollowedEvent) -> News | None:
                 return News(
                     type="proactive_reach_out",
                     entity_id=account_id(event.entity_id),
+                    thread_id=None,
+                    job_id=None,
+                    reason="operator_attention_needed",
+                )
+            case "guest_changed":
+                return News(
+                    type="proactive_reach_out",
+                    entity_id=GUEST + event.entity_id,
                     thread_id=None,
                     job_id=None,
                     reason="operator_attention_needed",

@@ -1,5 +1,6 @@
 """Web Push as a way out: the key that proves the sender, the browsers that asked for it, and one send."""
 
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from coilclaw.features.notifications.store.deliveries import (
 from coilclaw.features.notifications.words import TELLINGS
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.http import HttpRequest
+from coilclaw.packets.ids import from_stamp
 from coilclaw.store.stored_secrets import get_secret, put_secret
 from coilclaw.store.tx import Tx
 
@@ -125,7 +127,8 @@ class Push:
 
         from coilclaw.features.notifications.web_push import SALT_BYTES, encrypt, sender_proof, topic_of
 
-        telling = TELLINGS[delivery.type]
+        telling, now = TELLINGS[delivery.type], self._app.clock()
+        left = from_stamp(delivery.created_at) + telling.life - now  # it may have waited: for quiet hours, for a retry
         payload = msgspec.json.encode(
             PushPayload(
                 notification_id=delivery.notification_id, type=delivery.type, entity_id=delivery.entity_id[:LONGEST_ID]
@@ -138,9 +141,7 @@ class Push:
             sender=ec.generate_private_key(ec.SECP256R1()),
             salt=os.urandom(SALT_BYTES),
         )
-        proof = sender_proof(
-            await self.key(), row.endpoint, self._app.config.notify.contact, self._app.clock().timestamp()
-        )
+        proof = sender_proof(await self.key(), row.endpoint, self._app.config.notify.contact, now.timestamp())
         return HttpRequest(
             principal="push",
             method="POST",
@@ -149,7 +150,7 @@ class Push:
                 ("Authorization", proof),
                 ("Content-Encoding", "aes128gcm"),
                 ("Content-Type", "application/octet-stream"),
-                ("TTL", str(int(telling.life.total_seconds()))),
+                ("TTL", str(max(0, math.ceil(left.total_seconds())))),
                 ("Urgency", telling.urgency),
                 ("Topic", topic_of(delivery.entity_id)),
             ),

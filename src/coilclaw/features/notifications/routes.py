@@ -1,6 +1,7 @@
 """Notifications: what the owner is told to look at, by ids alone, and the browsers that are told while closed."""
 
 import binascii
+import hashlib
 from base64 import urlsafe_b64decode
 from typing import Annotated, Literal, TypeAlias
 
@@ -12,6 +13,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from coilclaw.features.notifications.push import Push
 from coilclaw.features.notifications.store import (
     ACCOUNT,
+    GUEST,
     NotificationRow,
     Reason,
     Type,
@@ -30,7 +32,7 @@ from coilclaw.server.pages import Cursor, Limit, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.store.tx import Tx
 
-Entity: TypeAlias = Literal["action", "job", "thread", "account", "session"]
+Entity: TypeAlias = Literal["action", "job", "thread", "account", "guest", "session"]
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +140,8 @@ def _shown(row: NotificationRow) -> Notification:
     reached: Entity = "job" if row.job_id is not None and row.entity_id == row.job_id else "thread"
     if row.entity_id.startswith(ACCOUNT):
         reached = "account"
+    if row.entity_id.startswith(GUEST):
+        reached = "guest"
     return Notification(
         notification_id=row.notification_id,
         type=row.type,
@@ -175,6 +179,8 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """A browser of this device that is told while the panel is closed."""
 
     subscription_id: str
+    endpoint_sha256: str
+    """The SHA-256 of its endpoint, in hex: a browser finds out whether its own subscription is among them."""
     host: str
     """The push service."""
     created_at: str
@@ -259,5 +265,8 @@ def _subscription(row: SubscriptionRow) -> Subscription:
     from urllib.parse import urlsplit
 
     return Subscription(
-        subscription_id=row.subscription_id, host=urlsplit(row.endpoint).hostname or "", created_at=row.created_at
+        subscription_id=row.subscription_id,
+        endpoint_sha256=hashlib.sha256(row.endpoint.encode()).hexdigest(),
+        host=urlsplit(row.endpoint).hostname or "",
+        created_at=row.created_at,
     )

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from coilclaw.features.notifications.store import ACCOUNT, Type
+from coilclaw.features.notifications.store import ACCOUNT, GUEST, Type
 
 TITLE = "CoilClaw"
 
@@ -40,6 +40,8 @@ def leads_to(kind: Type, entity_id: str) -> str:
 
     if entity_id.startswith(ACCOUNT):
         return "#/settings/accounts"
+    if entity_id.startswith(GUEST):
+        return f"#/settings/guests/{quote(entity_id.removeprefix(GUEST), safe='')}"
     if kind == "alert_raised":
         return "#/work/patrols"
     if kind == "session_waiting":

@@ -51,17 +51,19 @@ def in_short(story: "Story", what: str) -> Iterator[str]:
     """The story in at most eight sentences, for a person at a terminal."""
     asked, told, approval, result = story.asked, story.decision, story.approval, story.result
     code = result.code if result is not None else ""
-    yield f"{what.rstrip('.')}: it {status_words(story.status, code)}. {story.action_id}"
+    yield f"{what.rstrip('.')}: it {status_words(story.status, code)}."
     said = asked.message.content if asked.message is not None else ""
     where = f"for the job “{asked.job_goal}”" if asked.job_goal else f"“{said}”" if said else f"by {asked.source}"
     yield f"Asked {moment(asked.created_at)}: {where}"
     if asked.justification:
         yield f"Its reason: {asked.justification}"
     verdict = _VERDICTS.get(_words(told.get("verdict")), "unreadable")
-    taint = " Untrusted content was read before." if _words(story.taint) else ""
-    yield f"Decided: {verdict} ({_words(told.get('risk_word'))} risk). {_words(told.get('reasons'))}{taint}"
+    taint = "Untrusted content was read before. " if _words(story.taint) else ""
+    yield f"Decided: {verdict} ({_words(told.get('risk_word'))} risk). {taint}{_words(told.get('reasons'))}"
     if approval.approved_by:
-        yield f"Approved {moment(approval.approved_at or '')} by {approval.approved_by} ({approval.shown})."
+        how = "" if approval.shown in ("", approval.approved_by) else f" ({approval.shown})"
+        by = "at the terminal" if approval.approved_by == "terminal" else f"by {approval.approved_by}"
+        yield f"Approved {moment(approval.approved_at or '')} {by}{how}."
     elif approval.rejection_reason:
         yield f"{refusal_of(code).capitalize()}: {to_owner(approval.rejection_reason, code)}"
     elif approval.needed:
@@ -69,11 +71,12 @@ def in_short(story: "Story", what: str) -> Iterator[str]:
     if story.attempts:
         last = story.attempts[-1]
         when = f" {moment(last.ended_at)}" if last.ended_at else ""
-        yield f"Attempt {last.number}: {_end_of(last)}{when}{f', {last.receipt_id}' if last.receipt_id else ''}"
+        yield f"Attempt {last.number}: {_end_of(last)}{when}"
     if result is not None and result.first_lines and story.status != "REJECTED":
         yield f"It said: {to_owner(result.first_lines, code)}"
     agrees = "Its records agree." if story.agrees else "ITS RECORDS DO NOT AGREE: run `coilclaw receipt verify`."
-    yield f"{agrees} --all tells everything."
+    ids = [story.action_id, *[proof.receipt.id for proof in story.receipts][-1:]]
+    yield f"{agrees} --all tells everything. {' '.join(ids)}"
 
 
 def _when(stamp: str | None) -> str:

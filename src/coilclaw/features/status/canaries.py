@@ -30,7 +30,7 @@ SECRET_NAME = "COILCLAW_OPENROUTER_API_KEY"  # noqa: S105 - a variable's name
 
 SITES: dict[str, str] = {
     "agent/calls.py:carry": "agent",
-    "agent/calls.py:_carry_edited": "agent",
+    "gate/owner_edit.py:carry_edited": "agent",
     "agent/model.py:_chat": "provider client",
     "features/sops/tool_steps.py:_carry": "sop",
     "features/sops/await_action.py:_carry_out": "sop",
@@ -66,11 +66,12 @@ SITES: dict[str, str] = {
     "features/mail/accounts.py:_profile": "provider client",
     "features/mail/send_as.py:send_as": "provider client",
     "features/forge/github/api.py:_send": "provider client",
+    "features/devices/github_sign_in.py:_account": "provider client",
     # Guests are called by their tools alone, which pass the gate like any other.
     "features/guests/mcp_http.py:_visit": "tool run",
     "features/guests/plugin_call.py:call_plugin": "tool run",
     "features/guests/plugin_call.py:start_plugin": "tool run",
-    "features/guests/running.py:open": "tool run",
+    "features/guests/mcp_stdio.py:open": "tool run",
     # Questions of a session's program pass the same conveyor; a yes is only leave to go on, in its box. What its model
     # is asked is written anew from known fields and goes through the same airlock.
     "features/runner/hooks.py:_through_gate": "gateway",

@@ -3,12 +3,13 @@
 from typing import Annotated, Literal
 
 import msgspec
-from litestar import Controller, Response, post
+from litestar import Controller, Response, get, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import Meta
 
 from coilclaw.features.devices.code_exchange import KEY_PATTERN, DeviceActive
+from coilclaw.features.devices.github_sign_in import GitHubSignIn, NotTheOwner
 from coilclaw.features.devices.pairing import Reception
 from coilclaw.features.devices.routes.devices import Device, DeviceName, device_of
 from coilclaw.features.devices.routes.signed_in import token_cookie
@@ -68,6 +69,29 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
     """For `Authorization: Bearer`, shown this once; null when it was set as a cookie."""
 
 
+class GitHubWay(msgspec.Struct, frozen=True, kw_only=True):
+    """How to sign in with GitHub."""
+
+    address: str
+    """The address to open. The page adds `state`, `code_challenge` (S256 of its verifier) and
+    `code_challenge_method=S256`. Empty where it is not set up, or there is no passkey."""
+
+
+class GitHubReturn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What GitHub sent the page back with."""
+
+    code: Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[!-~]+$")]
+    verifier: Annotated[str, Meta(min_length=43, max_length=128, pattern=r"^[A-Za-z0-9._~-]+$")]
+    """The verifier (PKCE) whose hash the page sent along."""
+
+
+class GitHubCode(msgspec.Struct, frozen=True, kw_only=True):
+    """A pairing code for `POST /v1/pairing/bind`. What it lets in has to be confirmed with a passkey."""
+
+    code: str
+    expires_at: str
+
+
 class PairingController(Controller):
     """Pairing."""
 
@@ -93,6 +117,33 @@ class PairingController(Controller):
             mode=issued.mode,
             url=f"{reception.hosts.address}/#pair={issued.code}",
         )
+
+    @get("/github", operation_id="showGitHubSignIn", security=[{}])
+    async def show_github(
+        self, reception: NamedDependency[Reception], github_sign_in: NamedDependency[GitHubSignIn]
+    ) -> GitHubWay:
+        """Where to sign in with GitHub, if that is set up and there is a passkey. Needs no token."""
+        offered = github_sign_in.offered
+        return GitHubWay(address=github_sign_in.address(reception.hosts.address) if offered else "")
+
+    @post("/github", operation_id="createGitHubPairingCode", security=[{}])
+    async def create_github_code(
+        self,
+        data: JSONBody[GitHubReturn],
+        reception: NamedDependency[Reception],
+        github_sign_in: NamedDependency[GitHubSignIn],
+    ) -> GitHubCode:
+        """A pairing code for whoever signed in with the owner's account. Needs no token."""
+        try:
+            issued = await github_sign_in.code(data.code, data.verifier, reception.hosts.address)
+        except NotTheOwner as error:
+            raise Trouble(
+                403,
+                "SIGN_IN_REFUSED",
+                "this sign-in with GitHub lets nobody in.",
+                remedy="Sign in with the owner's account, or get a code: `coilclaw pair` at the terminal.",
+            ) from error
+        return GitHubCode(code=issued.code, expires_at=issued.expires_at)
 
     @post("/bind", operation_id="bindDevice", security=[{}])
     async def bind(

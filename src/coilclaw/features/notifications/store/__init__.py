@@ -60,6 +60,8 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
 ACCOUNT = "account_"
 """What the id of an account begins with."""
+GUEST = "guest_"
+"""What the id of a guest begins with; its name follows."""
 
 
 def account_id(account: str) -> str:

@@ -11,7 +11,7 @@ FIRST_LOOK = timedelta(days=1)
 """Where nobody ever looked, older events are no news."""
 _FOLLOWED = (
     "event_type IN ('approval_needed', 'job_state', 'reach_out', 'oauth_reconnect_needed', 'alert_raised',"
-    " 'session_alert_raised')"
+    " 'session_alert_raised', 'guest_changed')"
 )
 
 

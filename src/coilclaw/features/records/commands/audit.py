@@ -9,7 +9,7 @@ import msgspec
 
 from coilclaw.cli import completion
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, moment, print_json, print_rows, tell
+from coilclaw.cli.output import json_option, moment, print_json, print_rows, print_wrapped, tell
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line, visible
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from coilclaw.runtime import Runtime
 
 POLL_MILLISECONDS = 300
+
+
+MOST = 300
+"""Characters of a sentence about an action; --all has the rest."""
 
 
 @click.group()
@@ -118,16 +122,18 @@ def _redacted(app: "Runtime", value: object) -> Json:
 def explain(action_id: str, everything: bool, as_json: bool) -> int:
     """Tell the whole story of an action: who asked, what was decided, who approved, what came of it, and its proof.
 
-    At a terminal in a few lines; --all, --json and a pipe give all of it.
+    `last` is the newest action. At a terminal in a few lines; --all, --json and a pipe give all of it.
     Exit 6 when the stored row and its receipts do not agree.
     """
     from coilclaw.ledger.story import story_of
+    from coilclaw.store.actions import recent_ids
 
     with opened() as app:
+        if action_id == "last":
+            action_id = next(iter(recent_ids(app.db.reader, 1)), action_id)
         story = story_of(app.db.reader, action_id)
         if story is None:
             from coilclaw.packets.names import did_you_mean
-            from coilclaw.store.actions import recent_ids
 
             near = did_you_mean(action_id, recent_ids(app.db.reader, 200))
             raise UsageError(f"there is no action {action_id!r}.", remedy=near)
@@ -136,23 +142,20 @@ def explain(action_id: str, everything: bool, as_json: bool) -> int:
         elif everything or not sys.stdout.isatty():
             _tell(app, story)
         else:
-            _tell_in_short(app, story)
+            tell_in_short(app, story)
     return 0 if story.agrees else 6
 
 
-def _tell_in_short(app: "Runtime", story: "Story") -> None:
-    """The story in at most eight lines."""
-    import shutil
-
+def tell_in_short(app: "Runtime", story: "Story") -> None:
+    """The story in a few sentences, wrapped where the terminal is narrow, so that nothing falls away."""
     from coilclaw.features.records.story_text import in_short
     from coilclaw.packets.action import ToolCall
 
-    columns = shutil.get_terminal_size().columns
     args = story.args if isinstance(story.args, dict) else {}
     call = ToolCall.of(story.tool, args, identity=cast("Identity | None", story.identity))
     for line in in_short(story, app.inspector.in_short(call)):
         told = one_line(app.redact(line.replace("\n", " ")))
-        tell(told if len(told) <= columns else f"{told[: columns - 1]}…")
+        print_wrapped(told if len(told) <= MOST else f"{told[: MOST - 1]}…", indent="  ")
 
 
 def _tell(app: "Runtime", story: "Story") -> None:

@@ -7,7 +7,7 @@ import click
 
 from coilclaw.cli import completion
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import counted, json_option, moment, print_json, print_line, print_rows, tell
+from coilclaw.cli.output import counted, json_option, moment, print_json, print_line, print_rows, print_wrapped, tell
 from coilclaw.cli.phrases import receipt_word
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
@@ -15,6 +15,7 @@ from coilclaw.packets.text import one_line
 if TYPE_CHECKING:
     from coilclaw.features.records.anchored_heads import AnchorReport
     from coilclaw.ledger.findings import Report
+    from coilclaw.packets.receipt import Receipt
     from coilclaw.runtime import Runtime
 
 _SHOWN = 20
@@ -41,47 +42,52 @@ def list_all(limit: int, as_json: bool) -> None:
     print_rows(rows, ("receipt", "when", "tool", "status", "risk", "code"), empty="There are no receipts yet.")
 
 
-@receipt.command()
+@receipt.command(short_help="Show receipts by id, number, id prefix or action id.")
 @click.argument("key", shell_complete=completion.receipts)
 @click.option("--all", "everything", is_flag=True, help="Every field, at a terminal too.")
 @json_option
 def show(key: str, everything: bool, as_json: bool) -> None:
-    """Show the receipts with this id, number, id prefix or action id."""
+    """Show the receipts with this id, number, id prefix or action id; `last` is the newest."""
     from coilclaw.ledger.chain import find_receipts, list_receipts
     from coilclaw.packets.names import did_you_mean
 
     with opened() as app:
-        found = find_receipts(app.db.reader, key)
+        found = list_receipts(app.db.reader, 1) if key == "last" else find_receipts(app.db.reader, key)
         if not found:
             recent = [each.id for each in list_receipts(app.db.reader, 200)]
             raise UsageError(f"there is no receipt {key!r}.", remedy=did_you_mean(key, recent))
-        identities = {each.action_id: _identity(app, each.action_id) for each in found}
+        if sys.stdout.isatty() and not everything and not as_json:
+            for each in found:
+                _tell_story(app, each)
+            return
     if as_json:
         print_json(found)
-        return
-    if sys.stdout.isatty() and not everything:
-        for each in found:
-            tell(f"{each.id}: {one_line(each.tool)} {receipt_word(each.status, each.code)}, {moment(each.timestamp)}")
-            who = f"action {each.action_id}" if each.action_id else "the runtime itself"
-            who += f" as {identities[each.action_id]}" if identities[each.action_id] else ""
-            who += f", because of action {each.cause}" if each.cause else ""
-            tell(f"  {each.risk} risk ({each.risk_level}), {one_line(each.code)}, {one_line(who)}")
-        tell("--all shows every field; `coilclaw audit explain ACTION` tells the story.")
         return
     import msgspec
 
     for each in found:
         for name, value in msgspec.structs.asdict(each).items():
             tell(f"{name:16}{one_line(str(value))}")
-        tell(f"{'identity':16}{identities[each.action_id]}\n")
+        tell("")
 
 
-def _identity(app: "Runtime", action_id: str) -> str:
-    """In whose name the action of a receipt was made; its digest binds it. Empty for most."""
-    from coilclaw.store.actions import load_action
+def _tell_story(app: "Runtime", receipt: "Receipt") -> None:
+    """A receipt in words: what was done, and how it came to that."""
+    from coilclaw.features.records.commands.audit import tell_in_short
+    from coilclaw.ledger.story import story_of
 
-    action = load_action(app.db.reader, action_id) if action_id else None
-    return (action.call.identity or "") if action is not None else ""
+    said = receipt_word(receipt.status, receipt.code)
+    print_wrapped(f"{receipt.id}: {one_line(receipt.tool)} {said}, {moment(receipt.timestamp)}", indent="  ")
+    if receipt.identity:
+        tell(f"In the name of {one_line(receipt.identity)}.")
+    if receipt.cause:
+        tell(f"Because of action {receipt.cause}.")
+    story = story_of(app.db.reader, receipt.action_id) if receipt.action_id else None
+    if story is not None:
+        tell_in_short(app, story)
+    else:
+        who = f"action {receipt.action_id}" if receipt.action_id else "the runtime itself"
+        print_wrapped(f"{receipt.risk} risk, {one_line(receipt.code)}, by {one_line(who)}. --all shows every field.")
 
 
 @receipt.command(short_help="Check the whole chain; name the first broken link.")
