@@ -1,7 +1,9 @@
 """What is said at the terminal: help that fits, codes where they are of use, a worker that speaks in words."""
 
+import contextlib
 import os
 import pty
+import re
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +11,11 @@ from pathlib import Path
 import click
 import pytest
 
+from coilclaw.cli.event_words import event_words
 from coilclaw.cli.group import coilclaw
 from coilclaw.cli.log import Logger
-from coilclaw.cli.output import broken_between_words, kept_whole, lettered
+from coilclaw.cli.output import broken_between_words, fits, lettered, print_rows
+from coilclaw.cli.phrases import worker_words
 from coilclaw.features.devices.pairing_code import reachable
 from coilclaw.packets.canonical import Json
 
@@ -56,7 +60,7 @@ def said(capsys: pytest.CaptureFixture[str], event: str, fields: dict[str, Json]
 
 
 @pytest.mark.parametrize(("event", "fields", "words"), [
-    ("worker_started", {"name": "jobs_1"}, "· working in the background (jobs_1)\n"),
+    ("worker_started", {"name": "jobs_1"}, "· working in the background\n"),
     ("worker_stopping", {"running": 7}, "· stopping: running work has ten seconds to finish\n"),
     ("worker_chore", {"chore": "notify", "done": 3}, ""),
     ("worker_chore", {"chore": "deliver", "done": 3}, ""),
@@ -86,18 +90,26 @@ def test_a_worker_speaks_in_words_and_only_of_what_concerns_the_owner(capsys, ev
     ("job_ended", {"job_id": "job_1", "state": "TIMED_OUT", "reason": "8 h."}, "✗ job_1 is out of time: 8 h.\n"),
     ("tool_completed", {"tool": "plan_update", "what": "Plan: 1 of 3 steps done, now: rename."},
      "✓ plan: 1 of 3 steps done, now: rename\n"),
+    ("tool_completed", {"tool": "plan_update", "what": "Plan: 1 of 3 steps done, now: rename.",
+                        "plan": ["✓ look", "▸ rename\n✓ forged", "· test"]},
+     "✓ plan: 1 of 3 steps done\n  ✓ look\n  ▸ rename⟨U+000A⟩✓ forged\n  · test\n"),
     ("tool_completed", {"tool": "file_search", "what": "Search files in src for x.", "entries": 2},
      "✓ searched files in src for x: 2 files\n"),
     ("tool_completed", {"tool": "file_search", "what": "Find files *.py in src.", "entries": 0},
      "✓ looked for files *.py in src: nothing found\n"),
     ("tool_denied", {"tool": "x", "what": "Read /etc/a.", "code": "PATH_FORBIDDEN", "why": "Denied. No. Go."},
      "✗ denied: read /etc/a (No)\n"),
+    ("tool_denied", {"tool": "shell", "what": "Run `a`.", "why": "Denied. `a`: It would remove it. More."},
+     "✗ denied: run `a` (It would remove it)\n"),
+    ("config_changed", {"keys": ["security.autonomy"], "own": True}, ""),
     ("tool_denied", {"tool": "x", "what": "Run `a`.", "code": "OWNER_REFUSED"}, "✗ rejected: run `a`\n"),
     ("tool_failed", {"tool": "shell", "what": "Run `false`.", "why": "exit 1"}, "✗ failed: run `false` (exit 1)\n"),
     ("approval_needed", {"tool": "x", "what": "Move a to b."}, "… waiting for your approval: move a to b\n"),
     ("approval_needed", {"tool": "x", "what": "Move \x1b[2J\u202e."},
      "… waiting for your approval: move ⟨U+001B⟩[2J⟨U+202E⟩\n"),
-    ("worker_started", {"name": "a"}, "· working in the background (a)\n"),
+    ("worker_started", {"name": "a"}, "· working in the background\n"),
+    ("worker_chore", {"chore": "expire", "done": 2}, "· 2 proposals expired\n"),
+    ("worker_chore", {"chore": "forge_heads", "done": 7}, ""),
 ])  # fmt: skip
 def test_a_person_reads_what_was_done_in_words(capsys, event, fields, words):
     Logger("info", as_json=False, redact=lambda value: value, words=True).say("info", event, fields)
@@ -132,11 +144,74 @@ def test_lines_for_people_break_between_words_at_a_terminal(tmp_path):
         os.close(ours)
 
 
-def test_ids_in_a_table_are_not_broken_while_the_rest_has_room_to_wrap():
-    rows = [("receipt-00000011-e6d8ed98", "2026-11-17 14:05+00:00", "APPROVED")]
-    columns = ("receipt", "when", "code")
-    assert kept_whole(rows, columns, 60) == [True, False, True]
-    assert kept_whole(rows, columns, 40) == [False, False, False]
+RECEIPTS = [
+    ("receipt-00000011-e6d8ed98", "2026-11-17 14:05+00:00", "settings_change", "APPROVED"),
+    ("receipt-00000012-0a9aeace", "2026-11-17 14:06+00:00", "shell", ""),
+]
+COLUMNS = ("receipt", "when", "tool", "code")
+
+
+def test_a_table_has_room_while_its_ids_are_whole_and_its_words_can_wrap():
+    assert fits(RECEIPTS, COLUMNS, 66)  # 25 + 12 + 15 + 8, and two between them
+    assert not fits(RECEIPTS, COLUMNS, 65)
+    assert fits([("args", '{"content":"' + "x" * 200 + '"}')], ("what", "value"), 40)  # no id, so it may be broken
+
+
+def test_on_a_narrow_terminal_rows_stand_by_themselves_with_their_ids_whole(monkeypatch):
+    assert at_a_terminal(monkeypatch, 60, RECEIPTS, COLUMNS) == [
+        "receipt-00000011-e6d8ed98",
+        "  when 2026-11-17 14:05+00:00, tool settings_change, code",
+        "  APPROVED",
+        "receipt-00000012-0a9aeace",
+        "  when 2026-11-17 14:06+00:00, tool shell",
+    ]
+    rows = [("1", "write a poem to poem.md", "9 messages", "2026-11-18 19:31+00:00")]
+    assert at_a_terminal(monkeypatch, 30, rows, ("", "conversation", "length", "last")) == [
+        "1  write a poem to poem.md", "  length 9 messages, last", "  2026-11-18 19:31+00:00",
+    ]  # fmt: skip
+
+
+def at_a_terminal(monkeypatch, columns, rows, names):
+    """What is printed on a terminal so wide."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    try:
+        with open(theirs, "w") as terminal:
+            with contextlib.redirect_stdout(terminal):
+                print_rows(rows, names, empty="")
+            terminal.write("END")
+            terminal.flush()
+            shown = b""
+            while not shown.endswith(b"END"):
+                shown += os.read(ours, 65536)
+            return shown.decode().split("\r\n")[:-1]
+    finally:
+        os.close(ours)
+
+
+def test_what_is_said_at_a_terminal_without_a_log_has_words():
+    """Names of events and their fields are for COILCLAW_LOG."""
+    source = Path(__file__).parents[2] / "src" / "coilclaw"
+    named = {
+        name
+        for path in source.rglob("*.py")
+        for name in re.findall(r'(?:observe\(|say\("info", )"(\w+)"', path.read_text(encoding="utf-8"))
+    }
+    said_in_a_message = {"model_waiting", "request_failed", "tool_trouble", "withdraw_failed"}
+    assert {"config_changed", "estop_triggered", "sop_went_on"} <= named
+    for name in named - said_in_a_message:
+        assert event_words(name, {}) is not None or worker_words(name, {"done": 1}) is not None, name
+    changed = {"keys": ["security.autonomy"], "needs_restart": ["server.http_addr"]}
+    told = event_words("config_changed", changed)
+    assert told == "· settings changed, in force now: security.autonomy; at the next start: server.http_addr"
+
+
+def test_what_a_dead_process_left_is_told_in_one_line_with_what_it_was():
+    told = event_words("tool_unknown", {"tool": "shell", "what": "Run `make deploy`.", "why": "died"})
+    assert told is not None
+    assert "run `make deploy`" in told
+    assert "coilclaw actions list --status unknown" in told
 
 
 def test_a_terminal_without_utf_8_gets_signs_it_can_show():

@@ -112,6 +112,17 @@ def test_what_moves_makes_way_for_what_stays():
     assert "\x1b" not in after
 
 
+def test_the_status_line_says_that_a_busy_model_is_waited_for():
+    pane = Pane()
+    live = Live(pane, lambda: "")
+    live.event("model_waiting", {"message": "waiting 30 s: busy"})
+    live.draw()
+    assert "waiting 30 s: busy" in pane.getvalue()
+    live.answer("Here")
+    live.draw()
+    assert "thinking" in pane.getvalue()
+
+
 def test_nothing_moves_behind_a_prompt():
     pane = Pane()
     live = Live(pane, lambda: "")

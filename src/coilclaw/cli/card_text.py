@@ -16,6 +16,8 @@ LANES: dict[Lane, str] = {
     "C": "changes what governs the agent",
 }
 """Where an effect goes, in the words of the panel."""
+ASKS = "asks a server outside"
+"""What is read from an address changes nothing there, but it is asked for."""
 MERGES = "merges a change"
 """It is asked like what leaves the machine, and leaves it only where the pull request is elsewhere."""
 _COLOURS = (
@@ -36,12 +38,20 @@ def describe(card: Card) -> str:
     if len(preview) == 3 and not preview[1] and f"Run `{preview[0]}`" == card.human_summary.rstrip("."):
         preview = preview[2:]  # the sentence is the command, and all of it
     lines = [RULE, f"Tool request: {card.human_summary}", *(f"  │ {line}" for line in preview)]
-    lines += [f"  reason:  {reason}" for reason in card.reasons]
-    told = card.target_entity in (card.tool_name, *preview) or card.target_entity in card.human_summary
-    lines += [] if told else [f"  target:  {card.target_entity}"]
+    lines += [f"  reason:  {reason}" for reason in _reasons(card)]
+    named = (card.tool_name, *preview, *(line[4:] for line in preview if line.startswith(("--- ", "+++ "))))
+    what, _, project = card.target_entity.rpartition(" in project ")
+    if card.target_entity in named or card.target_entity in card.human_summary:
+        pass  # a file can be called like that
+    elif what and (what in named or what in card.human_summary):
+        lines.append(f"  project: {project}")
+    else:
+        lines.append(f"  target:  {card.target_entity}")
     arguments = _arguments(card) if card.args != "{}" else ""
     lines += [f"  args:    {arguments}"] if arguments else []
     where = MERGES if card.tool_name == "pr_merge" and card.lane == "B" else LANES[card.lane]
+    if card.lane == "A" and card.target_entity.startswith(("https://", "http://")):
+        where = ASKS
     lines.append(f"  risk:    {card.risk_word}, {where} ({card.tool_name}, {card.digest[:16]})")
     last = closing(card)
     if len(preview) <= LONG and len(last) == 2:  # the rule and the sentence, which stands right above
@@ -53,10 +63,21 @@ def closing(card: Card) -> list[str]:
     """How a long card ends. What is asked stands last, whatever the preview shows above."""
     return [
         RULE,
-        *([f"  UNTRUSTED CONTENT IN THIS CONVERSATION: {', '.join(card.provenance)}"] if card.provenance else []),
+        *([f"  UNTRUSTED CONTENT IN THIS CONVERSATION: {sources_of(card)}"] if card.provenance else []),
         *(f"  FROM UNTRUSTED CONTENT, NOT FROM YOU: {value}" for value in card.marked),
         f"{card.tool_name}, {card.risk_word} risk: {card.human_summary}",
     ]
+
+
+def _reasons(card: Card) -> list[str]:
+    """Why it asks; that a tool always does says nothing beside another reason."""
+    always = f"{card.tool_name} always asks."
+    return [reason for reason in card.reasons if reason != always] or list(card.reasons)
+
+
+def sources_of(card: Card) -> str:
+    """Where untrusted content of its conversation came from."""
+    return ", ".join(label.removeprefix("untrusted:") for label in card.provenance)
 
 
 def _arguments(card: Card) -> str:
@@ -84,7 +105,11 @@ def _is_shown(card: Card, name: str, value: object) -> bool:
     return card.human_summary.endswith(f" {value}.") or f" {value} " in card.human_summary
 
 
-_IN_DIFFERENCE = {("file_write", "content"), ("file_edit", "edits")}
+_IN_DIFFERENCE = {
+    ("file_write", "content"), ("file_edit", "edits"),
+    # what the file was and becomes, as hashes: the difference is made only if both hold
+    ("settings_change", "changes"), ("settings_change", "before"), ("settings_change", "after"),
+}  # fmt: skip
 
 
 def coloured(rows: list[str]) -> list[str]:
@@ -95,7 +120,8 @@ def coloured(rows: list[str]) -> list[str]:
     colour = ""
     for row in rows:
         if not row.startswith(CONTINUED):
-            colour = next((colour for start, colour in _COLOURS if row.startswith(start)), "")
+            framed = row.replace("  | ", "  │ ", 1)  # as terminals without these signs have it
+            colour = next((colour for start, colour in _COLOURS if framed.startswith(start)), "")
         shown.append(f"{colour}{row}{_END}" if colour else row)
     return shown
 

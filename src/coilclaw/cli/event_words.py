@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 UNTOLD = frozenset((
     "startup", "config_path", "workspace_path", "channel_started", "provider_selected", "conversation_started",
-    "receipt_written", "memory_persisted", "tool_requested", "tool_approved",
+    "receipt_written", "memory_persisted", "tool_requested", "tool_approved", "estop_triggered",
 ))  # fmt: skip
 """Events for a log. What was asked for is told when it has ended, and a card asks for itself."""
 
@@ -21,20 +21,27 @@ _PAST = {
     "Start": "started", "Commit": "committed", "Send": "sent", "Add": "added", "Schedule": "scheduled",
     "Update": "updated", "Release": "released", "Change": "changed", "Check": "checked", "Merge": "merged",
     "See": "saw", "Take": "took", "Type": "typed", "Wait": "waited", "Call": "called", "Find": "looked for",
-    "Plan:": "plan:", "Wake": "will wake", "Work": "works",
+    "Plan:": "plan:", "Set": "set", "Wake": "will wake", "Work": "works",
 }  # fmt: skip
+_OPEN = {
+    "tool_unknown": "? it is unknown whether this took effect: {} (see `coilclaw actions list --status unknown`)",
+    "tool_in_background": "… in the background: {}",
+    "approval_needed": "… waiting for your approval: {}",
+}
+"""What is said of a call whose end is not known, or not yet."""
 _MOST, _MOST_OF_CALL = 160, 72
 """Characters of a line, and in it of what was called; the receipt has the rest."""
 
 
 def event_words(event: str, fields: "Mapping[str, Json]") -> str | None:
     """A line for an event, empty where a person needs none; None where there are no words for it."""
-    if event in UNTOLD:
+    if event in UNTOLD or (event == "worker_chore" and not _chore_is_told(fields)):
         return ""
     what = str(fields.get("what") or fields.get("tool") or "").rstrip(".")
     what = _shortened(what, _MOST_OF_CALL)
     why = str(fields.get("why") or fields.get("code") or "").partition("\n")[0]
     why = why.removeprefix("Denied. ").partition(". ")[0].rstrip(".")
+    why = why.removeprefix(f"{what.partition(' ')[2]}: ")  # the command is named already
     match event:
         case "tool_completed":
             return _shortened(f"✓ {_done(what, fields)}")
@@ -47,14 +54,40 @@ def event_words(event: str, fields: "Mapping[str, Json]") -> str | None:
             )
         case "tool_failed":
             return _shortened(f"✗ failed: {_lower(what)} ({why})")
-        case "approval_needed":
-            return _shortened(f"… waiting for your approval: {_lower(what)}")
+        case "tool_unknown" | "tool_in_background" | "approval_needed":
+            return _shortened(_OPEN[event].format(_lower(what.partition(" in the background")[0])))
         case "job_claimed" | "job_step" | "job_waits":
             return ""  # what it does and what it asks for are told themselves
+        case "config_changed":
+            return "" if fields.get("own") else _shortened(_config_changed(fields))
+        case "sop_went_on":
+            return _shortened(f"… procedure {fields.get('run_id')} went on: {str(fields.get('state')).lower()}")
         case "job_ended":
             return _shortened(_job_ended(fields))
         case _:
             return None
+
+
+def _chore_is_told(fields: "Mapping[str, Json]") -> bool:
+    from coilclaw.cli.phrases import worker_words
+
+    return worker_words("worker_chore", fields) is not None
+
+
+def plan_rows(event: str, fields: "Mapping[str, Json]") -> list[str]:
+    """The steps of a plan, below the line that says how far it is."""
+    plan = fields.get("plan") if event == "tool_completed" else None
+    return [_shortened(f"  {step}") for step in plan] if isinstance(plan, list) else []
+
+
+def _config_changed(fields: "Mapping[str, Json]") -> str:
+    now, late = (_listed(fields.get(name)) for name in ("keys", "needs_restart"))
+    parts = [f"in force now: {now}" if now else "", f"at the next start: {late}" if late else ""]
+    return f"· settings changed, {'; '.join(filter(None, parts))}"
+
+
+def _listed(names: "Json") -> str:
+    return ", ".join(str(name) for name in names) if isinstance(names, list) else ""
 
 
 def _job_ended(fields: "Mapping[str, Json]") -> str:
@@ -73,6 +106,8 @@ def _done(what: str, fields: "Mapping[str, Json]") -> str:
         return f"listed {counted(entries, 'file')}" + (f" in {where}" if where else "")
     if fields.get("tool") == "file_search" and isinstance(entries, int):
         what = f"{what}: {counted(entries, 'file') if entries else 'nothing found'}"
+    if "plan" in fields:
+        what = what.partition(", now: ")[0]  # its steps say so
     verb, _, rest = what.partition(" ")
     return f"{_PAST[verb]} {rest}" if verb in _PAST else f"done: {_lower(what)}"
 

@@ -122,6 +122,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Delete what is past its retention; exports audit events first.",
         ),
         "redact": ("coilclaw.cli.commands.redact:redact", "Redact secrets from a stream."),
+        "docs": ("coilclaw.cli.commands.docs:docs", "Read the manual here, page by page."),
         "completion": ("coilclaw.cli.commands.completion:completion", "Print the completion script for a shell."),
     },
 }

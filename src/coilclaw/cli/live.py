@@ -40,6 +40,8 @@ class Live:
         """Of the answer, the line that is not finished yet."""
         self._tail = ""
         self._doing = THINKING
+        self._waiting = False
+        """For a model that is busy."""
         self._cost = ""
         self._began = time.monotonic()
         self._drawn = 0
@@ -53,6 +55,8 @@ class Live:
 
     def answer(self, text: str) -> None:
         """The next piece of the answer, visible already; whole lines of it are printed for good."""
+        if self._waiting:
+            self._doing, self._waiting = THINKING, False
         *lines, self._line = (self._line + text).split("\n")
         rows = [row for line in lines for row in self._markdown.line(line, self._columns())]
         if rows:
@@ -69,6 +73,8 @@ class Live:
             self._behind_prompt = False
             what = fields.get("what")
             self._doing = one_line(str(what)).rstrip(".") if what else self._doing
+        elif event == "model_waiting":
+            self._doing, self._waiting = one_line(str(fields.get("message"))), True
         elif event in ENDS:
             rows, self._tail, self._doing = self._tail_rows(), "", THINKING
             self._print("".join(f"{row}\n" for row in rows))

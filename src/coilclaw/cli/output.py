@@ -16,7 +16,7 @@ def tell(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 PLAIN = str.maketrans({
-    "✓": "+", "✗": "x", "…": "~", "·": "*", "•": "*", "›": ">", "–": "-", "─": "-", "│": "|",
+    "✓": "+", "✗": "x", "…": "~", "·": "*", "▸": ">", "•": "*", "›": ">", "–": "-", "─": "-", "│": "|",
     "“": '"', "”": '"', "’": "'",
 })  # fmt: skip
 """Signs as a terminal without them shows them."""
@@ -65,22 +65,48 @@ def print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], *, empty: 
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column, whole in zip(columns, kept_whole(rows, columns, console.width), strict=True):
-        table.add_column(column, overflow="fold", no_wrap=whole)
+    console = Console(width=_columns(sys.stdout))
+    if not fits(rows, columns, console.width):
+        _print_records(rows, columns)
+        return
+    table = Table(box=None, header_style="bold" if colours(sys.stdout) else "", pad_edge=False)
+    for column, cells in zip(columns, _by_column(rows, columns), strict=True):
+        table.add_column(column, overflow="fold", no_wrap=_is_whole(cells))
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
 
 
-def kept_whole(rows: Sequence[Sequence[str]], columns: Sequence[str], width: int) -> list[bool]:
-    """Which columns are never broken: ids and codes, which are copied, where the rest still has room to wrap."""
-    cells = [[column, *found] for column, found in zip(columns, zip(*rows, strict=True), strict=True)]
-    whole = [not any(" " in cell for cell in column[1:]) for column in cells]
-    needed = sum(max(map(len, column)) if kept else 12 for column, kept in zip(cells, whole, strict=True))
-    fits = needed + 2 * (len(cells) - 1) <= width
-    return [kept and fits for kept in whole]
+_NARROW, _LONG_ID = 12, 40
+"""Characters that a column of words has at least, where it needs them, and the most that an id has."""
+
+
+def fits(rows: Sequence[Sequence[str]], columns: Sequence[str], width: int) -> bool:
+    """Whether a table has room: ids and codes, which are copied, stay in one piece, and words have where to wrap."""
+    least = sum(
+        most if _is_whole(cells) else min(most, _NARROW)
+        for cells in _by_column(rows, columns)
+        for most in [max(map(len, cells))]
+    )
+    return least + 2 * (len(columns) - 1) <= width
+
+
+def _by_column(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> list[list[str]]:
+    return [[column, *cells] for column, cells in zip(columns, zip(*rows, strict=True), strict=True)]
+
+
+def _is_whole(cells: Sequence[str]) -> bool:
+    return not any(" " in cell or len(cell) > _LONG_ID for cell in cells[1:])
+
+
+def _print_records(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:
+    """Rows of a table that the terminal is too narrow for: each by itself, with its columns named below it."""
+    named = 1 if columns[0] else 2  # a number alone says nothing
+    for row in rows:
+        print_wrapped("  ".join(row[:named]))
+        rest = [f"{name} {cell}" for name, cell in zip(columns[named:], row[named:], strict=True) if cell]
+        if rest:
+            print_wrapped(f"  {', '.join(rest)}", indent="  ")
 
 
 def print_result(text: str, *, success: bool) -> None:
@@ -126,18 +152,21 @@ def print_wrapped(text: str, *, style: str = "", err: bool = False, indent: str 
 
 def broken_between_words(text: str, stream: TextIO, indent: str = "") -> str:
     """A text for people, each line as rows that fit the terminal; the same text where there is none."""
-    import os
-
     if not stream.isatty():
         return text
     from coilclaw.cli.markdown import wrapped
 
-    try:
-        columns = os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError):
-        columns = 0
-    most = max((columns or 80) - 1, 19)
+    most = max(_columns(stream) - 1, 19)
     return "\n".join(row for line in visible(text).split("\n") for row in wrapped([(line, "")], most, indent))
+
+
+def _columns(stream: TextIO) -> int:
+    import os
+
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -55,9 +55,9 @@ JOBS: dict[JobState, str] = {
 
 
 _WORKER = {
-    "worker_started": "working in the background ({name})",
+    "worker_started": "working in the background",
     "worker_stopping": "stopping: running work has ten seconds to finish",
-    "worker_stopped": "no longer working in the background ({name})",
+    "worker_stopped": "no longer working in the background",
     "worker_held": "ESTOP is engaged: work is paused",
     "worker_goes_on": "ESTOP is cleared: work continues",
 }

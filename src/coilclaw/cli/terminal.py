@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
-from coilclaw.cli.card_text import RULE, closing, coloured, describe, editable, is_own, with_edited
+from coilclaw.cli.card_text import RULE, closing, coloured, describe, editable, is_own, sources_of, with_edited
 from coilclaw.cli.output import colours
 from coilclaw.cli.screen_pages import LEAST, START, Place, Screen, cells, page, rows
 from coilclaw.packets.card import Answer, Card, FromNowOn, Offer, Until
@@ -35,7 +35,10 @@ async def read_line(fd: int) -> str | None:
 
     def on_ready() -> None:
         if not ready.done():
-            ready.set_result(os.read(fd, 65536))
+            try:
+                ready.set_result(os.read(fd, 65536))
+            except OSError:  # the terminal is gone
+                ready.set_result(b"")
 
     loop.add_reader(fd, on_ready)
     try:
@@ -72,7 +75,7 @@ class Terminal:
         """A card that the owner rewrote, and what they made of its arguments."""
 
     async def approve(self, card: Card) -> Answer:
-        """Show the card and take an answer: y approves, anything else rejects; nobody there means it waits."""
+        """Show the card and take an answer: y approves, any other line rejects; nobody there means it waits."""
         answer = await self._answer(card)
         self.history.append((card, answer))
         return answer
@@ -93,7 +96,7 @@ class Terminal:
         return await self._decided(card)
 
     async def _decided(self, card: Card) -> Answer:
-        """Ask until there is an answer; what is not one of the words is a no."""
+        """Ask until there is an answer; what is not one of the words is a no, and the end of input none at all."""
         lines = _lines(describe(card))
         reached = _at_a_glance(lines, closing(card)) if card.lane == "A" else await _paged(lines, START)
         own, self._own = self._own, None
@@ -103,7 +106,8 @@ class Terminal:
         text = editable(card) if self._edits else None
         prompt = self._prompt(card, editable=text is not None)
         while True:
-            word = (await _prompted(prompt) or "").strip().lower()
+            typed = await _prompted(prompt)
+            word = (typed or "").strip().lower()
             always = bool(card.offers) and word in ("a", "always")
             if word in ("s", "show"):
                 reached = max(reached, await _paged(lines, START))
@@ -132,7 +136,7 @@ class Terminal:
                     self._own = card, args
                     return Answer(approved=False, reason=EDITED, edited=args)
             else:
-                return Answer(approved=word in ("y", "yes"))
+                return _plain_answer(typed)
 
     def _prompt(self, card: Card, *, editable: bool) -> str:
         """What can be answered, as long as the screen is wide."""
@@ -163,6 +167,14 @@ class Terminal:
         return await _prompted("> ") or ""
 
 
+def _plain_answer(typed: str | None) -> Answer:
+    """Yes, or no for any other line; where input ends nobody answered."""
+    if typed is None:
+        _say("\nThat was no answer, so it keeps waiting.")
+        return Answer(approved=None)
+    return Answer(approved=typed.strip().lower() in ("y", "yes"))
+
+
 def _told(word: str, card: Card, *, editable: bool) -> str:
     """What a word asks about, or why it is no answer to this card; empty where it is one."""
     if word in ("?", "help"):
@@ -175,7 +187,7 @@ def _told(word: str, card: Card, *, editable: bool) -> str:
 def _once_only(card: Card) -> str:
     """Why a yes to this card is good for this once."""
     if card.provenance:
-        return f"Always is not offered: this conversation took in untrusted content ({', '.join(card.provenance)})."
+        return f"Always is not offered: this conversation took in untrusted content ({sources_of(card)})."
     if card.lane != "A":
         return "Always is not offered for what leaves this machine or governs the agent."
     return "Always is not offered for this."
@@ -185,7 +197,7 @@ def _explained(card: Card, *, editable: bool) -> str:
     """Every answer in a line."""
     return "\n".join([
         "  y  yes: do exactly this, once",
-        "  n  no, as is anything else, Enter and Ctrl-D",
+        "  n  no, as is anything else, and Enter; Ctrl-D leaves it waiting",
         *(["  a  always: yes, and choose what it covers from now on"] if card.offers else []),
         *(["  e  edit: write it yourself; yours is done instead of this"] if editable else []),
         "  r  no, with a reason that the agent is told",

@@ -12,8 +12,10 @@ from coilclaw.cli.output import json_option, print_json, tell
 
 if TYPE_CHECKING:
     from coilclaw.config import Origin
+    from coilclaw.packets.action import ToolCall
     from coilclaw.packets.canonical import JsonObject
     from coilclaw.packets.settings import SettingChange
+    from coilclaw.runtime import Runtime
 
 Op: TypeAlias = Literal["add", "remove"]
 
@@ -86,12 +88,7 @@ def unset(keys: tuple[str, ...]) -> int:
 
 
 def _change(changes: "list[SettingChange]") -> int:
-    import asyncio
-
-    from coilclaw.cli.commands.tool import exit_code, run_tool
-    from coilclaw.cli.output import print_result
-    from coilclaw.cli.phrases import result_words, waits_for
-    from coilclaw.runtime.settings import NothingChanges, notes, proposal
+    from coilclaw.runtime.settings import NothingChanges, proposal
 
     with opened() as app:
         try:
@@ -99,13 +96,25 @@ def _change(changes: "list[SettingChange]") -> int:
         except NothingChanges as error:
             tell(str(error))
             return 0
-        outcome = asyncio.run(run_tool(app, call, yes=False, source="gateway"))
-        print_result(result_words(outcome.result), success=outcome.result.success)
-        if outcome.pending:
-            for note in notes(app, tuple(changes)):
-                tell(note, err=True)
-            tell(waits_for(app, outcome.action), err=True)
-        return exit_code(outcome)
+        return propose(app, call, tuple(changes))
+
+
+def propose(app: "Runtime", call: "ToolCall", changes: "tuple[SettingChange, ...]") -> int:
+    """Carry a change of settings through the gate and say what came of it; the exit code."""
+    import asyncio
+
+    from coilclaw.cli.commands.tool import exit_code, run_tool
+    from coilclaw.cli.output import print_result
+    from coilclaw.cli.phrases import result_words, waits_for
+    from coilclaw.runtime.settings import notes
+
+    outcome = asyncio.run(run_tool(app, call, yes=False, source="gateway"))
+    print_result(result_words(outcome.result), success=outcome.result.success)
+    if outcome.pending:
+        for note in notes(app, changes):
+            tell(note, err=True)
+        tell(waits_for(app, outcome.action), err=True)
+    return exit_code(outcome)
 
 
 @config.command(short_help="Show every value in force and where it comes from.")

@@ -57,7 +57,7 @@ def list_all(as_json: bool) -> None:
     from coilclaw.store.stored_secrets import list_secrets
 
     with opened() as app:
-        found = list_secrets(app.db.reader)
+        found = [each for each in list_secrets(app.db.reader) if not each.name.startswith("coilclaw:")]  # our own
     if as_json:
         print_json(found)
         return

@@ -33,8 +33,8 @@ def make(names: tuple[str, ...], again: bool) -> int:
     """Make an authority and a server certificate of your own.
 
     They are written into the home's keys/, and what the phone needs is shown. The authority can vouch for the given
-    names and this machine alone. No setting is changed: the lines to put into config.toml are printed. Private keys
-    are never shown.
+    names and this machine alone. No setting is changed: the command that proposes to is printed. Private keys are
+    never shown.
     """
     from coilclaw.secrets.certificates import make_authority, make_server, plain_names, standing_of, vouches_for
 
@@ -55,8 +55,9 @@ def make(names: tuple[str, ...], again: bool) -> int:
     except OSError as error:
         raise StorageError(f"{folder} cannot be written ({error.strerror}).") from error
     ends = standing_of(made.certificate).ends
+    _show_code(authority.certificate)
     tell(f"Made {there}, good for {', '.join(wanted)} until {ends:%Y-%m-%d}.")
-    _tell_settings(folder, wanted[0], server.http_addr.rpartition(":")[2])
+    _tell_settings(folder, wanted, server.http_addr.rpartition(":")[2])
     _tell_phone(folder / f"{AUTHORITY}.crt", authority.certificate, fresh=fresh)
     return 0
 
@@ -96,32 +97,50 @@ def _put(folder: Path, name: str, certificate: bytes, key: bytes) -> None:
         partial.replace(folder / f"{name}.{ending}")
 
 
-def _tell_settings(folder: Path, name: str, port: str) -> None:
-    host = f"[{name}]" if ":" in name else name
-    tell(
-        "\nPut these lines under [server] in config.toml, then start `coilclaw up` again:\n"
-        f'  tls_cert = "{folder / SERVER}.crt"\n'
-        f'  tls_key = "{folder / SERVER}.key"\n'
-        f'  public_url = "https://{host}:{port}"\n'
-        f'  http_addr = "0.0.0.0:{port}"'
-    )
+def _tell_settings(folder: Path, names: tuple[str, ...], port: str) -> None:
+    """The command that has the server use them; passkeys belong to a name, so a name comes first."""
+    from shlex import quote
+
+    from coilclaw.runtime.phone_probes import is_address
+
+    own = ("localhost",)  # which no other machine means by it
+    name = next((name for name in names if not is_address(name) and name not in own), "")
+    host = name or (f"[{names[0]}]" if ":" in names[0] else names[0])
+    keys = {
+        "tls_cert": f"{folder / SERVER}.crt",
+        "tls_key": f"{folder / SERVER}.key",
+        "public_url": f"https://{host}:{port}",
+        "http_addr": f"0.0.0.0:{port}",
+    }
+    tell("\nHave the server use it, then start `coilclaw up` again:\n")
+    tell("coilclaw config set" + "".join(f" \\\n  server.{key} {quote(value)}" for key, value in keys.items()))
+    if not name:
+        tell(f"\nPasskeys need a name, and {names[0]} is an address: with it a phone could approve nothing of weight.")
+        tell("Make it for a name that the phone finds, such as this machine's own on its network (--name HOST.local).")
+
+
+def _show_code(certificate: bytes) -> None:
+    """The authority as a code to scan, where all of it fits; before the words, so that these stay in sight."""
+    import shutil
+
+    from coilclaw.cli.qr_code import qr_text
+
+    if not sys.stdout.isatty():
+        return
+    screen = shutil.get_terminal_size()
+    drawn = qr_text(certificate.decode(), screen.columns)
+    if drawn and drawn.count("\n") < screen.lines:
+        tell(drawn)
+        tell("The authority's certificate as a code: scan it, and save the text as coilclaw-ca.crt.\n")
+    else:
+        tell("In a larger terminal, with --again, the authority is shown as a QR code too.\n")
 
 
 def _tell_phone(file: Path, certificate: bytes, *, fresh: bool) -> None:
     """The authority's certificate is public; its fingerprint is what the owner compares."""
-    import shutil
-
-    from coilclaw.cli.qr_code import qr_text
     from coilclaw.secrets.certificates import standing_of
 
     if not fresh:
         tell("\nThe authority is the one you had: phones that trust it need nothing new.")
     tell(f"\nInstall the authority on the phone (docs/phone.md says where): {file}")
     tell(f"Compare its SHA-256 fingerprint there: {standing_of(certificate).fingerprint}")
-    if sys.stdout.isatty():
-        drawn = qr_text(certificate.decode(), shutil.get_terminal_size().columns)
-        if drawn:
-            tell("The same certificate as a code: scan it, and save the text as coilclaw-ca.crt.")
-            tell(drawn)
-        else:
-            tell("In a wider terminal, with --again, it is shown as a QR code too.")
