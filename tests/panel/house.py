@@ -51,6 +51,12 @@ SCRIPT = [
         {"tool": "file_write", "args": {"path": "notes/week.md", "content": REPORT}, "justification": "The goal."},
     ]},
     {"match": "weekly report", "text": "The report is in **notes/week.md**."},
+    {"match": "opening hours", "tool_calls": [
+        {"tool": "http", "args": {"url": "https://shop.example/hours"}, "justification": "You asked."},
+    ]},
+    {"match": "count to ten", "tool_calls": [
+        {"tool": "shell", "args": {"command": "echo one; sleep 25; echo ten"}, "justification": "You asked."},
+    ]},
     {"match": "take your time", "delay": 30, "text": "That was long."},
     {"match": "today", "text": TODAY},
     {"text": "Hello, and welcome."},

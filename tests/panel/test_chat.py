@@ -163,6 +163,33 @@ def test_one_question_is_answered_where_it_was_asked_and_undone_there(house, win
     assert not (house.workspace / "shopping.md").exists()
 
 
+def test_a_call_that_nobody_had_to_approve_is_said_to_run(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    begin_talk(w, "Please count to ten")
+    w.page.get_by_role("log", name="Output so far").get_by_text("one").wait_for()
+    w.scene("chat-runs")
+    assert w.page.locator(".call .state").inner_text() == "Running"
+    assert w.page.locator(".thinking").inner_text() == "Running"
+    assert w.page.get_by_text("Approved, not done yet").count() == 0
+    w.click("Stop")
+    w.page.locator(".thinking").wait_for(state="detached")
+
+
+def test_a_host_that_was_allowed_meanwhile_is_not_offered_again(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    thread = begin_talk(w, "Find the opening hours")
+    w.click("Allow the host shop.example")
+    w.arrives(r"/approvals/([\w-]+)")
+    approve(w, passkey=True)
+    w.sees("Done: ")
+    w.go(f"#/chat/{thread}")
+    w.sees("shop.example is allowed by now. Ask again.")
+    assert w.page.get_by_role("button", name="Allow the host").count() == 0
+    w.scene("chat-allowed-meanwhile")
+
+
 def test_a_message_is_asked_again_and_edited_first(house, window):
     w = window(Look("desktop", "dark"))
     settle_in(w)

@@ -85,3 +85,19 @@ def test_a_file_is_vouched_for_and_its_last_change_undone(house, window, look):
     w.sees("Yours")
     w.page.get_by_text("Vouch for it").wait_for(state="detached")
     w.scene("files-vouched")
+
+
+def test_a_folder_is_opened_and_a_huge_file_is_refused_in_words_for_the_owner(house, window):
+    (house.workspace / "deep").mkdir()
+    (house.workspace / "deep" / "inner.md").write_text("found")
+    with (house.workspace / "big.bin").open("wb") as big:
+        big.truncate(40_000_000)
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    w.open("#/files/deep")
+    w.page.locator("article").get_by_role("link", name="inner.md").wait_for()
+    w.scene("files-folder")
+    w.go("#/files/big.bin")
+    w.sees("This file is too large to be shown here.")
+    assert w.page.get_by_text("file_read").count() == 0, "that is advice for the model"
+    w.scene("files-too-large")

@@ -335,7 +335,7 @@ def test_a_setting_is_changed_with_the_passkey_and_holds_at_once(house, window):
     settle_in(w)
     w.go("#/settings/policy")
     w.page.locator("summary", has_text="Change").first.click()
-    w.page.get_by_label("security.autonomy", exact=True).first.select_option("full")
+    w.page.get_by_label("Autonomy", exact=True).first.select_option("full")
     w.click("Propose this change")
     w.arrives(r"/approvals/([\w-]+)")
     w.sees('autonomy = "full"')
@@ -344,15 +344,39 @@ def test_a_setting_is_changed_with_the_passkey_and_holds_at_once(house, window):
     w.go("#/settings/policy")
     w.sees("It works in the workspace by itself")
     w.go("#/settings/notices")
-    w.click("Settings of notifications", role="link")
-    kinds = w.page.locator("section", has=w.page.get_by_role("heading", name="Notifications", exact=True))
-    kinds.locator("summary").first.click()
-    w.scene("settings-found")
-    kinds.get_by_role("button", name="job_completed").click()
+    w.page.locator("summary", has_text="outside the panel").click()
+    w.page.get_by_role("switch", name="A job is done").uncheck()
+    w.page.get_by_label("From", exact=True).fill("22:00")
+    w.sees("Say both when they begin and when they end")
+    w.page.get_by_label("To", exact=True).fill("07:00")
+    w.page.locator("summary", has_text="Mail").click()
+    for name, value in {
+        "Mail server": "mail.example.net",
+        "Sent from": "coilclaw@example.net",
+        "Sent to": "me@example.net",
+    }.items():
+        w.page.get_by_label(name, exact=True).fill(value)
+    w.page.get_by_role("switch").first.scroll_into_view_if_needed()
+    w.scene("settings-notify")
+    w.page.get_by_label("Sent to", exact=True).scroll_into_view_if_needed()
+    w.shoot("settings-notify-mail")
+    w.click("Propose this change")
     w.arrives(r"/approvals/([\w-]+)")
     approve(w, passkey=True)
     is_done(w, "notify.types")
-    assert "job_completed" not in house.run("config", "show").partition("notify")[2].partition("quiet")[0]
+    shown = house.run("config", "show").partition("notify")[2]
+    assert "job_completed" not in shown.partition("quiet")[0]
+    assert "22:00-07:00" in shown
+    assert "mail.example.net" in shown
+    w.go("#/settings/policy?find=autonomy")
+    found = w.page.locator(".setting", has_text="security.autonomy")
+    found.locator("summary").first.click()
+    w.scene("settings-found")
+    found.get_by_role("button", name="Back to the default").click()
+    w.arrives(r"/approvals/([\w-]+)")
+    approve(w, passkey=True)
+    is_done(w, "security.autonomy")
+    assert "\nautonomy" not in (house.home / "config.toml").read_text()
     w.go("#/settings/answers")
     w.sees("No standing answers")
 

@@ -112,7 +112,7 @@ def a_model_is_added(w):
 def a_setting_is_changed(w):
     section(w, "What it may do")
     w.page.locator("summary", has_text="Change").first.click()
-    w.page.get_by_label("security.autonomy", exact=True).first.select_option("full")
+    w.page.get_by_label("Autonomy", exact=True).first.select_option("full")
     w.click("Propose this change")
     w.sees('autonomy = "full"')
     approve(w, passkey=True)

@@ -45,15 +45,15 @@ def test_a_run_begun_at_the_terminal_is_seen_as_it_asks_continues_and_ends(house
 
     run_id = begin(house, "weekly", 4)
     if look.size == "phone":  # a wide window looks at the first by itself
-        w.page.get_by_role("list", name="Not over").get_by_role("link").click()
+        w.page.get_by_role("list", name="In progress").get_by_role("link").click()
     w.arrives(f"/work/procedures/{run_id}")
     w.page.get_by_role("heading", name="It waits for your answer").wait_for()
-    w.sees("1 of 3 steps over")
+    w.sees("1 of 3 steps finished")
     w.scene("procedure-asks")
     w.page.get_by_role("link", name="Review and answer").click()
     approve(w, passkey=False)
     w.arrives(f"/work/procedures/{run_id}")
-    w.sees("3 of 3 steps over")
+    w.sees("3 of 3 steps finished")
     w.scene("procedure-done")
     assert w.page.locator("ol > li").nth(2).get_by_text("Done", exact=True).is_visible()
     w.page.get_by_role("link", name="Its action: step look").click()

@@ -12,7 +12,12 @@ from tests.panel.window import Look
 pytestmark = pytest.mark.slow
 
 FINDING = "# Prices\n\n- Coffee is 4 % dearer than in October.\n"
+MANY = "mkdir -p notes/few notes/many && seq 7 | split -l 1 - notes/few/n && seq 993 | split -l 1 -a 3 - notes/many/n"
 SCRIPT = [
+    {"match": "thousand notes", "text": "I write them.", "tool_calls": [
+        {"tool": "shell", "args": {"command": MANY}, "justification": "Asked."},
+    ]},
+    {"match": "thousand notes", "text": "They are in notes."},
     {"match": "coffee prices", "text": "I look it up.", "tool_calls": [
         {"tool": "file_write", "args": {"path": "intel/2026-11/a.md", "content": FINDING}, "justification": "Asked."},
     ]},
@@ -87,6 +92,37 @@ def test_a_job_ends_in_a_pull_request_that_is_read_merged_and_taken_back(house, 
     over = w.page.get_by_role("list", name="Merged or closed").get_by_role("listitem")
     over.nth(1).wait_for()
     w.scene("pulls-over")
+
+
+@pytest.mark.parametrize("look", [Look("phone", "dark"), Look("desktop", "light")], ids=str)
+def test_a_thousand_files_are_read_by_folder_and_each_when_it_is_opened(house, window, look):
+    house.down()
+    house.environ["COILCLAW_SECURITY_AUTONOMY"] = "full"  # one command makes them, once it is approved
+    house.up()
+    w = window(look)
+    settle_in(w)
+    job = new_job(w, "Write a thousand notes")
+    menu(w, "Approvals")
+    if look.size == "phone":
+        w.page.get_by_role("link", name=re.compile("mkdir")).first.click()
+    approve(w, passkey=False)
+    w.open(f"#/work/jobs/{job}")
+    w.click("Pull request #1", role="link")
+    w.sees("It is merged when you approve it, and not before.")
+    asked = len(w.asked)
+    files = w.page.get_by_role("list", name="What it changes")
+    files.get_by_text("1,000 files").wait_for()
+    w.scene("pull-thousand")
+    for folder in ("notes", "many"):
+        files.get_by_text(folder, exact=True).click()
+    notes = files.get_by_text(re.compile(r"^n\w{3}$"))
+    notes.nth(992).wait_for()
+    assert notes.count() == 993
+    files.get_by_text("naab", exact=True).click()
+    files.locator(".line.add").first.wait_for()
+    assert len([url for url in w.asked[asked:] if "/diff" in url]) == 1, "no difference is read that nobody looks at"
+    files.get_by_text("many", exact=True).scroll_into_view_if_needed()
+    w.scene("pull-thousand-open")
 
 
 @pytest.mark.parametrize("look", [Look("phone", "dark"), Look("desktop", "light")], ids=str)

@@ -1,9 +1,11 @@
 """Push in a real browser: nothing is asked on load, a pressed button turns it on, a message is shown in fixed words."""
 
 import base64
+import contextlib
 import http.server
 import json
 import os
+import sqlite3
 import struct
 import threading
 import urllib.parse
@@ -20,6 +22,13 @@ pytestmark = pytest.mark.slow
 
 SHOWN = """() => navigator.serviceWorker.ready.then((all) => all.getNotifications())
     .then((found) => found.map((each) => [each.title, each.body, each.data, each.tag]))"""
+
+
+PRESSED = """async (tag) => {
+    const [notification] = await registration.getNotifications({tag});
+    dispatchEvent(new NotificationEvent('notificationclick', {notification}));
+}"""
+"""Press a notification, as the system does: nobody else can."""
 
 
 def deliver(w, data):
@@ -39,7 +48,7 @@ def deliver(w, data):
 
 def shown(w, count):
     """What the browser shows, once there are so many."""
-    for _ in range(50):
+    for _ in range(600):
         notes = w.page.evaluate(SHOWN)
         if len(notes) >= count:
             return sorted(notes)
@@ -75,6 +84,11 @@ def test_a_pushed_message_is_shown_in_fixed_words_and_permission_waits_for_a_but
         "An approval expires soon",
         "There is something to look at",
     ]
+    (worker,) = w.context.service_workers
+    worker.evaluate(PRESSED, "act_1")
+    w.arrives("/approvals/act_1")
+    assert {note[3] for note in shown(w, 2)} == {"coilclaw", "job_1"}, "what was pressed is gone"
+    w.open("#/settings/notices")
     w.click("Stop telling me here")
     w.sees("Tell me on this device")
 
@@ -130,6 +144,51 @@ class Lasting:
             env={"HOME": str(self._folder), "PATH": os.environ.get("PATH", "/usr/bin:/bin")},
             **options,
         )
+
+
+FORGOTTEN = """
+if (location.protocol === 'http:') {
+    const kept = (key) => ({
+        endpoint: 'https://push.example.net/forgotten',
+        options: {applicationServerKey: Uint8Array.from(JSON.parse(key)).buffer},
+        unsubscribe: () => Promise.resolve(localStorage.removeItem('kept') ?? true),
+    });
+    PushManager.prototype.getSubscription = () =>
+        Promise.resolve(localStorage.kept ? kept(localStorage.kept) : null);
+    PushManager.prototype.subscribe = (options) => {
+        localStorage.tried = JSON.stringify([...options.applicationServerKey]);
+        return Promise.reject(new Error('there is no push service here'));
+    };
+}
+"""
+"""A browser whose subscription may live on, in a place without a push service."""
+
+
+def test_push_is_called_on_only_when_the_server_knows_of_it_and_ends_with_the_sign_in(house, window):
+    w = window(Look("phone", "light"))
+    w.context.add_init_script(FORGOTTEN)
+    settle_in(w)
+    w.context.grant_permissions(["notifications"], origin=house.origin)
+    w.open("#/settings/notices")
+    w.click("Tell me on this device")
+    w.sees("This device tells you while the panel is open")
+    w.page.wait_for_function("() => localStorage.tried")
+    w.page.evaluate("localStorage.kept = localStorage.tried")
+    w.open("#/settings/notices")
+    w.sees("This device tells you while the panel is open")
+    w.page.wait_for_function("() => !localStorage.kept")  # nobody sends to it, so it is given up
+    with contextlib.closing(sqlite3.connect(house.home / "memory.sqlite", timeout=30)) as db, db:
+        db.execute(
+            "INSERT INTO push_subscriptions (subscription_id, device_id, endpoint, p256dh, auth, created_at) SELECT"
+            " 'psh_1', device_id, 'https://push.example.net/forgotten', x'04', x'00', created_at FROM devices LIMIT 1"
+        )
+    w.page.evaluate("localStorage.kept = localStorage.tried")
+    w.open("#/settings/notices")
+    w.sees("also while the panel is closed")
+    w.go("#/settings/appearance")
+    w.click("Sign out")
+    w.page.get_by_label("Pairing code").wait_for()
+    assert w.page.evaluate("[localStorage.kept ?? null, localStorage['coilclaw.alerts'] ?? null]") == [None, None]
 
 
 def decoded(text):

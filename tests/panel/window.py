@@ -64,6 +64,17 @@ GONE = """() => {
 """Closes every toast, and tells when none is left."""
 
 
+LONGER = """() => {
+    const root = document.documentElement;
+    const over = root.scrollHeight - root.clientHeight;
+    return over > 0 && document.querySelector('.shell') ? [`${over}px`, ...[...document.querySelectorAll('body *')]
+        .filter(each => getComputedStyle(each).position === 'absolute')
+        .filter(each => each.getBoundingClientRect().bottom + root.scrollTop > root.clientHeight)
+        .slice(-3).map(each => each.parentElement.className + ' ' + each.textContent.slice(0, 40))] : [];
+}"""
+"""What makes the whole page scroll, and the bars with it; before the device is paired there are none."""
+
+
 @dataclass(frozen=True)
 class Look:
     """How big, and by which light."""
@@ -208,7 +219,7 @@ class Window:
         return answer["result"].get("value")
 
     def fits(self, name):
-        """Nothing has to be moved sideways to be read."""
+        """Nothing has to be moved sideways to be read, and the bars stay where they are."""
         wide = self.page.evaluate("""() => {
             const room = document.documentElement.clientWidth;
             const page = document.documentElement.scrollWidth - room;
@@ -218,6 +229,8 @@ class Window:
         }""")
         if wide:
             self.faults.append(f"{self.look} {name}: wider than the window: {wide}")
+        if longer := self.page.evaluate(LONGER):
+            self.faults.append(f"{self.look} {name}: longer than the window: {longer}")
 
     def shifts(self):
         """How far things jumped since the page was loaded, and which."""

@@ -11,6 +11,7 @@ import { withProof, type Sign } from './auth/proof.ts';
 import type { Assertion, Purpose } from './api/types.ts';
 import { Router } from './route/router.svelte.ts';
 import { PATTERNS } from './route/routes.ts';
+import { alertsOf } from './state/alerts.svelte.ts';
 import { Clock } from './state/clock.svelte.ts';
 import { Live } from './state/live.svelte.ts';
 import { Queue } from './state/queue.svelte.ts';
@@ -70,8 +71,8 @@ export function createPanel(outside: Outside): Panel {
     },
   });
   const api = endpoints(client);
-  const signIn = (late.signIn = new SignIn(api, kept));
   const live = (late.live = new Live(api, client));
+  const signIn = (late.signIn = new SignIn(api, kept, () => alertsOf(live).forget()));
   return {
     api,
     signIn,

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { ApiError } from '../src/api/problem.ts';
 import type { Assertion, Challenge, Purpose } from '../src/api/types.ts';
 import { fromBase64url, toBase64url } from '../src/auth/base64url.ts';
+import { addressAtGitHub, answerOfGitHub } from '../src/auth/github.ts';
 import { bindRequest, codeInFragment, guessedName, normalisedCode, pairingText, spacedCode } from '../src/auth/pairing.ts';
 import { creationOptions, requestOptions } from '../src/auth/passkey.ts';
 import { newDeviceKey } from '../src/auth/devicekey.ts';
@@ -37,6 +38,37 @@ describe('pairing codes', () => {
     expect(guessedName('Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605 Version/19 Mobile Safari/604')).toBe('iPhone (Safari)');
     expect(guessedName('Mozilla/5.0 (X11; Linux x86_64) Chrome/156 Safari/537')).toBe('Linux computer (Chrome)');
     expect(guessedName('odd')).toBe('Browser');
+  });
+});
+
+describe('signing in with GitHub', () => {
+  function tab(): Storage {
+    const kept = new Map<string, string>();
+    return {
+      getItem: (name: string) => kept.get(name) ?? null,
+      setItem: (name: string, value: string) => void kept.set(name, value),
+      removeItem: (name: string) => void kept.delete(name),
+    } as unknown as Storage;
+  }
+
+  test('the answer fits the tab that asked, once', async () => {
+    const kept = tab();
+    const asked = new URL(await addressAtGitHub('https://github.com/login/oauth/authorize?client_id=x', kept));
+    const state = asked.searchParams.get('state') ?? '';
+    const search = `?code=c1&state=${state}`;
+    expect(answerOfGitHub(search, tab())).toBeNull();
+    const answer = answerOfGitHub(search, kept);
+    expect(answer?.code).toBe('c1');
+    const hash = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(answer?.verifier));
+    expect(asked.searchParams.get('code_challenge')).toBe(toBase64url(hash));
+    expect(asked.searchParams.get('code_challenge_method')).toBe('S256');
+    expect(answerOfGitHub(search, kept)).toBeNull();
+  });
+
+  test('an answer with another state is none', async () => {
+    const kept = tab();
+    await addressAtGitHub('https://github.com/login/oauth/authorize?client_id=x', kept);
+    for (const search of ['', '?code=c1', '?state=s', '?code=c1&state=guessed']) expect(answerOfGitHub(search, kept)).toBeNull();
   });
 });
 

@@ -5,7 +5,7 @@ import { choices } from '../src/screens/chat/models.ts';
 import { writtenBy } from '../src/screens/chat/written.ts';
 import { ideasFor } from '../src/screens/chat/ideas.ts';
 import type { Message } from '../src/api/types.ts';
-import { briefly, isSaid, joined, transcript, withOutput, withPiece, yieldOf, type ShownCall } from '../src/screens/chat/transcript.ts';
+import { briefly, isRunning, isSaid, joined, stepAt, transcript, withOutput, withPiece, yieldOf, type ShownCall } from '../src/screens/chat/transcript.ts';
 
 const mail = messages().get('conv_mail') ?? [];
 const named = (...ids: string[]): Message[] => ids.map((id) => ({ ...(mail[0] as Message), message_id: id }));
@@ -52,6 +52,51 @@ describe('a transcript', () => {
       const forged = { ...ended, action_id: 'act_2' };
       expect(transcript([asked, waiting, forged])[1]?.kind).toBe('note');
       expect(transcript([{ ...ended, action_id: null }])[0]?.kind).toBe('note');
+    });
+  });
+
+  test('a call that the gate allowed runs, one that the owner allowed runs once it writes, and neither when it has ended', () => {
+    const call = (mail[1] as Message).calls[0] as Message['calls'][number];
+    const shown = (verdict: 'allow' | 'ask', result: Message | null = null): ShownCall => ({ call: { ...call, verdict }, result, outcome: null, plan: null });
+    const output = { text: 'step 1', length: 6 };
+    expect(isRunning(shown('allow'), 'APPROVED', undefined)).toBe(true);
+    expect(isRunning(shown('ask'), 'APPROVED', undefined)).toBe(false);
+    expect(isRunning(shown('ask'), 'APPROVED', output)).toBe(true);
+    expect(isRunning(shown('allow', mail[2] as Message), 'APPROVED', output)).toBe(false);
+    expect(isRunning(shown('allow'), 'EXECUTED', output)).toBe(false);
+  });
+
+  describe('with a plan', () => {
+    const call = (mail[1] as Message).calls[0];
+    const told = (id: string, states: string[], more: object = {}): Message => ({
+      ...(mail[1] as Message),
+      message_id: id,
+      content: '',
+      calls: [{ ...(call as NonNullable<typeof call>), call_id: id, tool: 'plan_update', status: 'EXECUTED', arguments: JSON.stringify({ steps: states.map((state, at) => ({ title: `step ${at}`, state })) }), ...more }],
+    });
+    const turn = (mail[1] as Message).turn_id;
+
+    test('shows it once in a turn, as it is now', () => {
+      const items = transcript([told('p1', ['doing', 'todo']), told('p2', ['done', 'doing'])]);
+      expect(items).toHaveLength(1);
+      expect(items[0]?.kind === 'said' && items[0].calls[0]?.plan?.map((step) => step.state)).toEqual(['done', 'doing']);
+      expect(stepAt(items, turn)).toBe('step 1');
+      expect(stepAt(items, 'another')).toBe('');
+    });
+
+    test('keeps what else an answer says or calls', () => {
+      const second = told('p2', ['done']);
+      const both = { ...second, content: 'Almost done.', calls: [...second.calls, { ...(call as NonNullable<typeof call>), call_id: 'other' }] };
+      const items = transcript([told('p1', ['doing']), both]);
+      expect(items[1]?.kind === 'said' && items[1].calls.map((each) => each.call.call_id)).toEqual(['other']);
+    });
+
+    test('one that was denied or cannot be read is a call like others', () => {
+      for (const more of [{ status: 'REJECTED' }, { arguments: '{"steps": [{"title": "x", "state": "odd"}]}' }, { arguments: '{' }, { arguments: '{"steps": []}' }]) {
+        const items = transcript([told('p1', ['doing']), told('p2', ['done'], more)]);
+        expect(items).toHaveLength(2);
+        expect(items[1]?.kind === 'said' && items[1].calls[0]?.plan).toBeNull();
+      }
     });
   });
 

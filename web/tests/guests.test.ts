@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { GuestToolView, GuestView } from '../src/api/types.ts';
+import type { AuditLine, GuestToolView, GuestView } from '../src/api/types.ts';
 import { guestOf } from '../src/screens/chat/transcript.ts';
-import { canApprove, choicesOf, classesOf, partsOf, piecesOf, questionOf, saysOf, toolsOf } from '../src/screens/settings/guests.ts';
-import { placeOf } from '../src/text/events.ts';
+import { canApprove, choicesOf, classesOf, logOf, partsOf, piecesOf, questionOf, saysOf, toolsOf } from '../src/screens/settings/guests.ts';
+import { gistOf, placeOf, titleOf } from '../src/text/events.ts';
 
 function tool(original: string, change: Partial<GuestToolView> = {}): GuestToolView {
   return { name: `notes.${original}`, original, description: 'Does it.', claims: 'nothing', kind: null, withheld: '', ...change };
@@ -31,6 +31,13 @@ describe('a guest', () => {
   test('is where its events lead, whatever it is called', () => {
     expect(placeOf({ event_type: 'guest_started', entity_id: 'job_1', payload: {} })).toBe('#/settings/guests/job_1');
     expect(placeOf({ event_type: 'guest_removed', entity_id: 'notes', payload: {} })).toBe('#/settings/guests');
+  });
+
+  test('has a log of its own, though another thing is called the same', () => {
+    const line = (event_type: string, payload: AuditLine['payload']): AuditLine => ({ about: '', created_at: '2026-11-16T09:00:00Z', entity_id: 'notes', entry_id: 'e1', event_type, payload, seq: 1 });
+    const ended = line('guest_ended', { why: 'it was idle' });
+    expect(logOf([ended, line('schedule_run', {})])).toEqual([ended]);
+    expect(`${titleOf(ended)}: ${gistOf(ended)}`).toBe('Guest ended: it was idle');
   });
 
   test('is named by its tools', () => {
@@ -64,6 +71,7 @@ describe('the words of the owner', () => {
     const pending = [card('1', 'file_write', '{"name":"notes"}'), card('2', 'guest_approve', '{"name":"other"}'), card('3', 'guest_look', 'no JSON'), card('4', 'guest_approve', '{"name":"notes"}')];
     expect(questionOf(pending, 'notes')).toBe('4');
     expect(questionOf(pending, 'sum')).toBeNull();
+    expect(questionOf([{ action_id: '5', tool_name: 'guest_sign_in', args: '{"name":"sum"}' }], 'sum')).toBe('5');
   });
 });
 

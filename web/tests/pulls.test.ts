@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { AuditLine, FileDiff, Job, JobShown, PullView } from '../src/api/types.ts';
 import { parseDiff } from '../src/parts/diff.ts';
 import { byFolder, nameOf } from '../src/screens/work/intel.ts';
-import { checksWords, deedsOf, modeWanted, parted, previewOf, sorted, standOf, storyOf, type StoryJob } from '../src/screens/work/pulls.ts';
+import { checksWords, deedsOf, modeWanted, parted, previewOf, sorted, standOf, storyOf, treeOf, type Branch, type StoryJob } from '../src/screens/work/pulls.ts';
 import { yoloUntil } from '../src/state/yolo.ts';
 import { placeOf } from '../src/text/events.ts';
 
@@ -25,6 +25,20 @@ function file(change: Partial<FileDiff> = {}): FileDiff {
   return { path: 'notes/a.md', kind: 'added', old_size: 0, new_size: 4, executable: false, binary: false, cut: false, patch: '', ...change };
 }
 
+describe('the files of a pull request', () => {
+  const lines = (branches: readonly Branch[], depth = 0): string[] => branches.flatMap((each) => [`${' '.repeat(depth)}${each.name} ${each.count}`, ...lines(each.inside, depth + 1)]);
+
+  test('stand in their folders, and what is alone in one is named with it', () => {
+    const paths = ['README.md', 'a/b/c.md', 'notes/x.md', 'notes/old/1.md', 'notes/old/2.md', 'notes/y.md'];
+    expect(lines(treeOf(paths.map((path) => file({ path }))))).toEqual(['a/b/c.md 1', 'notes 4', ' old 2', '  1.md 1', '  2.md 1', ' x.md 1', ' y.md 1', 'README.md 1']);
+    expect(treeOf([])).toEqual([]);
+  });
+
+  test('of the same name are both there', () => {
+    expect(treeOf([file({ path: 'a/x' }), file({ path: 'a/x' })])[0]).toMatchObject({ name: 'a', count: 2, inside: [{ path: 'a/x' }, { path: 'a/x' }] });
+  });
+});
+
 describe('a pull request', () => {
   test('stands as people tell it apart', () => {
     expect(standOf(pull())).toBe('waits');
@@ -33,6 +47,7 @@ describe('a pull request', () => {
     expect(standOf(pull({ action_id: null, dormant: true }))).toBe('dormant');
     expect(standOf(pull({ state: 'MERGED' }))).toBe('merged');
     expect(standOf(pull({ state: 'MERGED', deployed_at: '2026-11-16T09:01:00Z' }))).toBe('deployed');
+    expect(standOf(pull({ state: 'MERGED', deployed_at: '2026-11-16T09:01:00Z', reason: 'cron/jobs.json: not JSON' }))).toBe('reverted');
     expect(standOf(pull({ state: 'CLOSED', action_id: null }))).toBe('closed');
   });
 
@@ -46,6 +61,7 @@ describe('a pull request', () => {
     expect(deedsOf(pull(), job())).toEqual({ ...none, changes: true, close: true });
     expect(deedsOf(pull({ job_id: null, dormant: true }), null)).toEqual({ ...none, close: true, ask: true });
     expect(deedsOf(pull({ state: 'MERGED' }), job())).toEqual({ ...none, revert: true });
+    expect(deedsOf(pull({ state: 'MERGED', reason: 'cron/jobs.json: not JSON' }), job())).toEqual(none);
   });
 
   test('is opened again unless its job is over', () => {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { keyBytes, turnOff, turnOn, type Manager, type PushRoutes } from '../src/state/push.ts';
 import { toldOf } from '../src/sw/told.ts';
@@ -7,7 +8,7 @@ const KEY = 'BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6Tl
 
 describe('a pushed message', () => {
   test('has the words of the panel for its type, and leads to what it is about', () => {
-    for (const type of ['approval_needed', 'approval_expiring', 'job_failed', 'job_completed', 'proactive_reach_out'] as const)
+    for (const type of ['approval_needed', 'approval_expiring', 'job_failed', 'job_completed', 'proactive_reach_out', 'alert_raised', 'session_waiting'] as const)
       expect(toldOf({ notification_id: 'ntf_1', type, entity_id: 'act_1' }).body).toBe(t(`settings.notice.${type}`));
     expect(toldOf({ type: 'approval_needed', entity_id: 'act_1' })).toMatchObject({ tag: 'act_1', leads: '#/approvals/act_1' });
     expect(toldOf({ type: 'job_failed', entity_id: 'job_1' }).leads).toBe('#/work/jobs/job_1');
@@ -24,7 +25,8 @@ describe('a pushed message', () => {
 });
 
 class Browser {
-  held: { key: Uint8Array; ended: boolean } | null = null;
+  held: { key: Uint8Array; ended: boolean; endpoint?: string } | null = null;
+  made = 0;
 
   manager(): Manager {
     const shown = (): PushSubscription | null => {
@@ -32,7 +34,8 @@ class Browser {
       if (!held) return null;
       return {
         options: { applicationServerKey: held.key.buffer, userVisibleOnly: true },
-        toJSON: () => ({ endpoint: 'https://push.example.net/x', keys: { p256dh: 'p', auth: 'a' } }),
+        endpoint: held.endpoint,
+        toJSON: () => ({ endpoint: held.endpoint, keys: { p256dh: 'p', auth: 'a' } }),
         unsubscribe: () => {
           held.ended = true;
           this.held = null;
@@ -43,7 +46,8 @@ class Browser {
     return {
       getSubscription: () => Promise.resolve(shown()),
       subscribe: (options) => {
-        this.held = { key: new Uint8Array(options?.applicationServerKey as Uint8Array<ArrayBuffer>), ended: false };
+        this.made += 1;
+        this.held = { key: new Uint8Array(options?.applicationServerKey as Uint8Array<ArrayBuffer>), ended: false, endpoint: `https://push.example.net/${this.made}` };
         return Promise.resolve(shown() as PushSubscription);
       },
     };
@@ -52,15 +56,23 @@ class Browser {
 
 class Server implements PushRoutes {
   added: unknown[] = [];
-  ids: string[] = [];
+  known: string[] = [];
   refuses = false;
 
-  state = () => Promise.resolve({ public_key: KEY, subscriptions: this.ids.map((subscription_id) => ({ subscription_id, host: 'h', created_at: '' })) });
-  remove = (id: string) => Promise.resolve(void (this.ids = this.ids.filter((each) => each !== id)));
-  add(subscription: unknown): Promise<unknown> {
+  state = async () => ({
+    public_key: KEY,
+    subscriptions: this.known.map((endpoint) => ({
+      subscription_id: endpoint,
+      endpoint_sha256: createHash('sha256').update(endpoint).digest('hex'),
+      host: 'h',
+      created_at: '',
+    })),
+  });
+  remove = (id: string) => Promise.resolve(void (this.known = this.known.filter((each) => each !== id)));
+  add(subscription: { endpoint: string }): Promise<unknown> {
     if (this.refuses) return Promise.reject(new Error('no'));
     this.added.push(subscription);
-    this.ids = ['psh_1'];
+    this.known = [subscription.endpoint];
     return Promise.resolve();
   }
 }
@@ -70,9 +82,7 @@ describe('push on this device', () => {
     const [browser, server] = [new Browser(), new Server()];
     await turnOn(browser.manager(), server);
     expect(browser.held?.key).toEqual(keyBytes(KEY));
-    expect(server.added).toEqual([{ endpoint: 'https://push.example.net/x', keys: { p256dh: 'p', auth: 'a' } }]);
-    await turnOn(browser.manager(), server);
-    expect(server.added).toHaveLength(2);
+    expect(server.added).toEqual([{ endpoint: 'https://push.example.net/1', keys: { p256dh: 'p', auth: 'a' } }]);
   });
 
   test('is made anew when the server has another key', async () => {
@@ -91,6 +101,34 @@ describe('push on this device', () => {
     server.refuses = false;
     await turnOn(browser.manager(), server);
     await turnOff(browser.manager(), server);
-    expect([browser.held, server.ids]).toEqual([null, []]);
+    expect([browser.held, server.known]).toEqual([null, []]);
+  });
+
+  test('stays as it is while the server knows it', async () => {
+    const [browser, server] = [new Browser(), new Server()];
+    await turnOn(browser.manager(), server);
+    await turnOn(browser.manager(), server);
+    expect([browser.made, server.added.length]).toEqual([1, 1]);
+  });
+
+  test('is made anew when the server forgot it, or the browser did', async () => {
+    const [browser, server] = [new Browser(), new Server()];
+    await turnOn(browser.manager(), server);
+    const old = browser.held;
+    server.known = ['https://push.example.net/of-another-browser'];
+    await turnOn(browser.manager(), server);
+    expect([old?.ended, server.known]).toEqual([true, ['https://push.example.net/2']]);
+    browser.held = null;
+    await turnOn(browser.manager(), server);
+    expect(server.known).toEqual(['https://push.example.net/3']);
+  });
+
+  test('is not called on when the server does not take it again', async () => {
+    const [browser, server] = [new Browser(), new Server()];
+    await turnOn(browser.manager(), server);
+    server.known = [];
+    server.refuses = true;
+    await expect(turnOn(browser.manager(), server)).rejects.toThrow('no');
+    expect(browser.held).toBeNull();
   });
 });

@@ -4,6 +4,7 @@ import { codedPieces } from '../src/parts/coded.ts';
 import { isLocal, sorted } from '../src/screens/settings/devices.ts';
 import { probeDetail, probeName } from '../src/screens/settings/doctor.ts';
 import { coming, items, originOf, parts, shortKey, written } from '../src/screens/settings/effective.ts';
+import { KINDS, changesOf, draftOf } from '../src/screens/settings/notify.ts';
 import { changeOf, editorOf } from '../src/screens/settings/editable.ts';
 import { Drafts, NEW, byLine, goodName, lineSpan, takesOf } from '../src/screens/settings/files.ts';
 import { sectionOf } from '../src/screens/settings/menu.ts';
@@ -12,6 +13,8 @@ import { PRESET_NAMES, callOf, sameDecision, skeleton, typedOf } from '../src/sc
 import { everyDay, share } from '../src/screens/settings/usage.ts';
 import { cost } from '../src/text/format.ts';
 import { stopReason } from '../src/text/who.ts';
+import { toldOf } from '../src/sw/told.ts';
+import { isMade } from '../src/parts/made.ts';
 import { alertOf } from '../src/state/alerts.svelte.ts';
 
 function setting(key: string, change: Partial<EffectiveSetting> = {}): EffectiveSetting {
@@ -208,9 +211,12 @@ describe('notifications', () => {
   });
 
   test('say that something waits, and never what', () => {
-    expect(alertOf({ type: 'notification_added', data: { type: 'approval_needed', thread_id: 'c' } })).toEqual({ words: 'Something waits for your approval', leads: '#/approvals' });
-    expect(alertOf({ type: 'notification_added', data: { type: 'moon' } })).toBeNull();
-    expect(alertOf({ type: 'tool_denied', data: {} })).toBeNull();
+    const told = (type: string, id: string) => alertOf({ type: 'notification_added', id, data: { type } });
+    expect(told('approval_needed', 'act_1')).toEqual({ words: 'Something waits for your approval', leads: '#/approvals/act_1' });
+    const pairs = [['job_failed', 'job_1'], ['session_waiting', 'ses_1'], ['alert_raised', 'job_1'], ['proactive_reach_out', 'conv_1'], ['proactive_reach_out', 'job_1']] as const;
+    expect(pairs.map(([type, id]) => told(type, id)?.leads)).toEqual(pairs.map(([type, entity_id]) => toldOf({ type, entity_id }).leads));
+    expect(told('moon', 'act_1')).toBeNull();
+    expect(alertOf({ type: 'tool_denied', id: 'act_1', data: {} })).toBeNull();
   });
 });
 
@@ -252,7 +258,6 @@ describe('changing a setting', () => {
   test('only what is listed is edited here, and of a provider its key is only named', () => {
     expect(editorOf('security.autonomy')?.kind).toBe('choice');
     expect(editorOf('providers.models.gpt-4.1.model')?.kind).toBe('text');
-    expect(['notify.types', 'notify.smtp.port', 'notify.quiet', 'notify.token_env'].map((key) => editorOf(key)?.kind)).toEqual(['list', 'number', 'text', 'text']);
     expect(['security.audit_log', 'providers.models.local.kind', 'server.http_addr', 'webhooks.a.url'].map(editorOf)).toEqual([null, null, null, null]);
   });
 
@@ -262,4 +267,43 @@ describe('changing a setting', () => {
     expect(['5', '', 'many'].map((text) => changeOf(tokens, { kind: 'number' }, text))).toEqual([null, null, null]);
     expect(changeOf({ key: 'security.allowed_domains', value: [] }, { kind: 'list' }, ' a.example ')).toEqual({ key: 'security.allowed_domains', op: 'add', value: 'a.example' });
   });
+});
+
+describe('the form of notifications', () => {
+  const settings = [
+    { key: 'notify.types', value: [...KINDS] },
+    { key: 'notify.quiet', value: '22:00-07:00' },
+    { key: 'notify.smtp.port', value: 587 },
+    { key: 'notify.smtp.host', value: '' },
+  ];
+
+  test('asks for nothing while nothing is changed', () => {
+    expect(draftOf(settings)).toMatchObject({ from: '22:00', to: '07:00', kinds: { job_failed: true }, lines: { 'notify.smtp.port': '587', 'notify.smtp.host': '' } });
+    expect(changesOf(settings, draftOf(settings))).toEqual([]);
+  });
+
+  test('asks for what belongs together at once, and empties by going back to the default', () => {
+    const draft = draftOf(settings);
+    draft.kinds.job_completed = false;
+    draft.from = draft.to = '';
+    Object.assign(draft.lines, { 'notify.smtp.host': ' mail.example.net ', 'notify.smtp.port': '465', 'notify.smtp.from': 'a@example.net' });
+    expect(changesOf(settings, draft)).toEqual([
+      { key: 'notify.types', op: 'set', value: KINDS.filter((each) => each !== 'job_completed') },
+      { key: 'notify.quiet', op: 'unset' },
+      { key: 'notify.smtp.host', op: 'set', value: 'mail.example.net' },
+      { key: 'notify.smtp.port', op: 'set', value: 465 },
+      { key: 'notify.smtp.from', op: 'set', value: 'a@example.net' },
+    ]);
+  });
+
+  test('cannot be sent with half of the quiet hours, or a port that is no number', () => {
+    expect(changesOf(settings, { ...draftOf(settings), to: '' })).toBeNull();
+    expect(changesOf(settings, { ...draftOf(settings), lines: { 'notify.smtp.port': 'smtp' } })).toBeNull();
+  });
+});
+
+test('what a denial offers is made once every list has its item', () => {
+  const offer = [{ key: 'security.allowed_domains', op: 'add' as const, value: 'a.example' }];
+  const held = (...value: string[]) => [{ key: 'security.allowed_domains', value }];
+  expect([isMade(offer, held('a.example')), isMade(offer, held('b.example')), isMade(offer, []), isMade([], held())]).toEqual([true, false, false, false]);
 });

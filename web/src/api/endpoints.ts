@@ -18,6 +18,10 @@ export function endpoints(client: Client) {
       end: () => client.post('/v1/sign-in/end'),
       /** For one WebSocket, which can show no header; it is never asked for again with the same key. */
       ticket: () => client.post('/v1/sign-in/ticket', undefined, ''),
+      /** Where to sign in with GitHub; empty where that is not set up. */
+      atGitHub: () => client.get('/v1/pairing/github'),
+      /** A pairing code for whoever did. */
+      codeOfGitHub: (body: Body<'/v1/pairing/github'>) => client.post('/v1/pairing/github', { body }),
       bind: (body: Body<'/v1/pairing/bind'>) => client.post('/v1/pairing/bind', { body }),
     },
     devices: {
@@ -62,6 +66,9 @@ export function endpoints(client: Client) {
       /** Who answers in it from now on; null for the default one. */
       answerBy: (thread_id: string, model: string | null) =>
         client.patch('/v1/chat/threads/{thread_id}', { path: { thread_id }, body: { model } }),
+      /** How full the model's window is with it. */
+      context: (thread_id: string) => client.get('/v1/chat/threads/{thread_id}/context', { path: { thread_id } }),
+      compact: (thread_id: string) => client.post('/v1/chat/threads/{thread_id}/compact', { path: { thread_id } }),
       remove: (thread_id: string) => client.delete('/v1/chat/threads/{thread_id}', { path: { thread_id } }),
       messages: (thread_id: string, before: string | null = null) =>
         client.kept('/v1/chat/threads/{thread_id}/messages', { path: { thread_id }, query: { limit: 50, before } }),

@@ -21,11 +21,12 @@ export function workEndpoints(client: Client) {
     pulls: {
       list: (state: PullState | null, cursor: string | null = null, limit = 50) => client.kept('/v1/pulls', { query: { state, cursor, limit } }),
       one: (number: number) => client.kept('/v1/pulls/{number}', { path: { number } }),
-      /** Not kept: differences are long, and nobody answers one that may be old. */
-      diff: async (number: number, cursor: string | null = null, limit = 20) => ({
-        data: await client.get('/v1/pulls/{number}/diff', { path: { number }, query: { cursor, limit } }),
+      /** Not kept: they may be many, and nobody answers what may be old. */
+      files: async (number: number, cursor: string | null = null) => ({
+        data: await client.get('/v1/pulls/{number}/files', { path: { number }, query: { cursor, limit: 1000 } }),
         staleSince: null,
       }),
+      patch: (number: number, path: string) => client.get('/v1/pulls/{number}/diff', { path: { number }, query: { path } }),
       changes: (number: number, words: string) => client.post('/v1/pulls/{number}/changes', { path: { number }, body: { words } }),
       close: (number: number, reason: string) => client.post('/v1/pulls/{number}/close', { path: { number }, body: { reason } }),
       ask: (number: number) => client.post('/v1/pulls/{number}/ask', { path: { number } }),

@@ -597,6 +597,16 @@ export interface ChangeView {
   status: string;
 }
 
+/** One file that is changed. */
+export interface ChangedFile {
+  /** It can be run afterwards. */
+  executable: boolean;
+  kind: 'added' | 'changed' | 'removed';
+  new_size: number;
+  old_size: number;
+  path: string;
+}
+
 export interface ChangedProblem {
   code: string;
   detail: string;
@@ -714,6 +724,19 @@ export interface Constraints {
   allowed_tools: string[] | null;
   max_files_changed: number | null;
   max_prs: number | null;
+}
+
+/** What the model reads with the next message of a conversation, in about so many tokens. */
+export interface ContextUse {
+  messages: number;
+  prompt: number;
+  /** How many messages a summary stands for. */
+  summarised: number;
+  tools: number;
+  /** Of all of it together. */
+  used: number;
+  /** What fits, with the answer. */
+  window: number;
 }
 
 /** For `PublicKeyCredential.parseCreationOptionsFromJSON`, as it stands. */
@@ -937,7 +960,7 @@ export interface EvolveStart {
 export interface EvolveView {
   branch: string;
   failures: number;
-  /** Why the watcher holds it; empty if it does not. */
+  /** Why the watcher or ESTOP holds it; empty if neither does. */
   held: string;
   phase: string;
   sha: string;
@@ -949,6 +972,8 @@ export interface EvolveView {
   up: boolean;
   /** Merges that wait for the owner, by action. */
   waiting: string[];
+  /** Digest of the wheels that it installs from; empty if it was given none. */
+  wheels: string;
 }
 
 /** The last thing that was said in a conversation, shortened to a line. */
@@ -1030,6 +1055,19 @@ export interface FromNowOn {
   what: 'anywhere' | 'command' | 'folder' | 'program';
 }
 
+/** A pairing code for `POST /v1/pairing/bind`. What it lets in has to be confirmed with a passkey. */
+export interface GitHubCode {
+  code: string;
+  expires_at: string;
+}
+
+/** What GitHub sent the page back with. */
+export interface GitHubReturn {
+  code: string;
+  /** The verifier (PKCE) whose hash the page sent along. */
+  verifier: string;
+}
+
 /** How the bot's repository stands with GitHub. */
 export interface GitHubView {
   /** What keeps it from being in order, with the remedy; empty when nothing does. */
@@ -1045,6 +1083,15 @@ export interface GitHubView {
   /** When everything was in order last; null if it never was. */
   synced_at: string | null;
   url: string;
+}
+
+/** How to sign in with GitHub. */
+export interface GitHubWay {
+  /**
+   * The address to open. The page adds `state`, `code_challenge` (S256 of its verifier) and
+   * `code_challenge_method=S256`. Empty where it is not set up, or there is no passkey.
+   */
+  address: string;
 }
 
 /** Where a call about a guest stands, and the guest. */
@@ -1513,7 +1560,7 @@ export interface Nonce {
 export interface Notification {
   created_at: string;
   /** What `entity_id` is the id of. */
-  entity: 'action' | 'job' | 'thread' | 'account' | 'session';
+  entity: 'action' | 'job' | 'thread' | 'account' | 'guest' | 'session';
   entity_id: string;
   job_id: string | null;
   notification_id: string;
@@ -1710,6 +1757,13 @@ export interface PageOfApprovalCard {
 /** A page of a list. */
 export interface PageOfAuditLine {
   items: AuditLine[];
+  /** Send it as `cursor` for the next page; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A page of a list. */
+export interface PageOfChangedFile {
+  items: ChangedFile[];
   /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
@@ -2252,6 +2306,8 @@ export interface Receipt {
   conversation_id: string;
   digest: string;
   id: string;
+  /** In whose name it was done, the owner's (`user`) or the bot's; omitted if in nobody's. */
+  identity?: string;
   policy_hash: string;
   previous_hash: string;
   receipt_hash: string;
@@ -2660,10 +2716,16 @@ export interface Selection {
 
 /** Narrows what the configuration allows; it never widens it. */
 export interface SessionPolicy {
-  /** Paths of the checkout that are hidden in the box. */
+  /**
+   * Paths of the checkout whose files are hidden in the box. What was committed there is still in its history; commits
+   * that change such a path do not leave the session.
+   */
   forbidden_paths?: string[];
   network?: Network;
-  /** Kept for coding CLIs, which ask. */
+  /**
+   * What a coding program asks for although its lists allow it: programs, or every `command` or `write`. `deps_add`,
+   * `secrets` and `deploy` always ask; with `merge` its pull request does, although its repository has `auto_merge`.
+   */
   requires_approval_for?: string[];
   /** The only programs in the box, beside its shell. */
   shell_allowlist?: string[] | null;
@@ -3142,6 +3204,8 @@ export type StreamMessage =
 /** A browser of this device that is told while the panel is closed. */
 export interface Subscription {
   created_at: string;
+  /** The SHA-256 of its endpoint, in hex: a browser finds out whether its own subscription is among them. */
+  endpoint_sha256: string;
   /** The push service. */
   host: string;
   subscription_id: string;
@@ -3275,7 +3339,10 @@ export interface Turn {
   code: string;
   created_at: string;
   ended_at: string | null;
-  /** Once answered: `answered`, `pending` (calls wait for the owner), `max_rounds` or `budget` (it had to end). */
+  /**
+   * Once answered: `answered`, `pending` (calls wait for the owner), `max_rounds`, `budget` (it had to end) or `stuck`
+   * (the same call kept giving the same result).
+   */
   ending: string;
   /** The owner's message. */
   message_id: string;
@@ -3500,6 +3567,7 @@ export interface Routes {
     '/v1/bot': { answer: BotView };
     '/v1/chat/threads': { query?: { limit?: number; cursor?: string | null; q?: string; talks?: boolean }; answer: PageOfThread };
     '/v1/chat/threads/{thread_id}': { path: { thread_id: string }; answer: Thread };
+    '/v1/chat/threads/{thread_id}/context': { path: { thread_id: string }; answer: ContextUse };
     '/v1/chat/threads/{thread_id}/messages': { path: { thread_id: string }; query?: { limit?: number; before?: string | null; after?: string | null }; answer: Messages };
     '/v1/chat/threads/{thread_id}/messages/{message_id}': { path: { thread_id: string; message_id: string }; answer: Message };
     '/v1/chat/turns/{turn_id}': { path: { turn_id: string }; answer: Turn };
@@ -3519,6 +3587,7 @@ export interface Routes {
     '/v1/memory/search': { query: { q: string; limit?: number }; answer: Hits };
     '/v1/notifications': { query?: { unseen?: boolean; limit?: number; cursor?: string | null }; answer: Notifications };
     '/v1/overview': { query?: { days?: number }; answer: Overview };
+    '/v1/pairing/github': { answer: GitHubWay };
     '/v1/passkeys': { answer: PageOfPasskeySeen };
     '/v1/policies': { query?: { limit?: number; cursor?: string | null }; answer: PageOfPolicyFileListed };
     '/v1/policies/{name}': { path: { name: string }; answer: PolicyFileShown };
@@ -3527,7 +3596,8 @@ export interface Routes {
     '/v1/pulls': { query?: { state?: 'OPEN' | 'MERGED' | 'CLOSED' | null; limit?: number; cursor?: string | null }; answer: PageOfPullView };
     '/v1/pulls/{number}': { path: { number: number }; answer: PullShown };
     '/v1/pulls/{number}/checks': { path: { number: number }; answer: CheckList };
-    '/v1/pulls/{number}/diff': { path: { number: number }; query?: { limit?: number; cursor?: string | null }; answer: PageOfFileDiff };
+    '/v1/pulls/{number}/diff': { path: { number: number }; query?: { path?: string | null; limit?: number; cursor?: string | null }; answer: PageOfFileDiff };
+    '/v1/pulls/{number}/files': { path: { number: number }; query?: { limit?: number; cursor?: string | null }; answer: PageOfChangedFile };
     '/v1/push': { answer: PushState };
     '/v1/receipts': { query?: { status?: 'allowed' | 'denied' | 'failed' | 'unknown' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; action_id?: string | null; limit?: number; cursor?: string | null }; answer: PageOfReceiptLine };
     '/v1/receipts/head': { answer: ChainState };
@@ -3581,6 +3651,7 @@ export interface Routes {
     '/v1/approvals/{action_id}/approve': { path: { action_id: string }; body: Approve; answer: Answered };
     '/v1/approvals/{action_id}/reject': { path: { action_id: string }; body?: Reject; answer: Answered };
     '/v1/chat/threads': { body?: NewThread; answer: Thread };
+    '/v1/chat/threads/{thread_id}/compact': { path: { thread_id: string }; answer: ContextUse };
     '/v1/chat/threads/{thread_id}/messages': { path: { thread_id: string }; body: NewMessage; answer: Posted };
     '/v1/chat/turns/{turn_id}/stop': { path: { turn_id: string }; answer: Turn };
     '/v1/devices/{device_id}/confirm': { path: { device_id: string }; body?: WithProof; answer: Device };
@@ -3605,6 +3676,7 @@ export interface Routes {
     '/v1/notifications/seen': { body: SeenUntil; answer: Seen };
     '/v1/pairing/bind': { body: Binding; answer: Paired };
     '/v1/pairing/code': { body?: CodeWanted; answer: Code };
+    '/v1/pairing/github': { body: GitHubReturn; answer: GitHubCode };
     '/v1/passkeys': { body: PasskeyMade; answer: PasskeySeen };
     '/v1/passkeys/challenge': { body: ChallengeAsked; answer: ChallengeMade };
     '/v1/passkeys/registration': { answer: RegistrationMade };

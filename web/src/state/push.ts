@@ -17,15 +17,20 @@ export async function managerHere(): Promise<Manager | null> {
   return (await navigator.serviceWorker.getRegistration())?.pushManager ?? null;
 }
 
-/** Subscribe and tell the server. A subscription for another key is of no use any more and is made anew. */
+/**
+ * Have it on when this returns. A subscription for another key is of no use any more; one that the server no longer has
+ * may have been ended by its push service. Both are made anew.
+ */
 export async function turnOn(manager: Manager, routes: PushRoutes): Promise<void> {
-  const key = keyBytes((await routes.state()).public_key);
-  let found = await manager.getSubscription();
-  if (found && !isFor(found, key)) {
-    await found.unsubscribe();
-    found = null;
+  const { public_key, subscriptions } = await routes.state();
+  const key = keyBytes(public_key);
+  const found = await manager.getSubscription();
+  if (found && isFor(found, key)) {
+    const hash = await sha256(found.endpoint);
+    if (subscriptions.some((each) => each.endpoint_sha256 === hash)) return;
   }
-  const subscription = found ?? (await manager.subscribe({ userVisibleOnly: true, applicationServerKey: key }));
+  await found?.unsubscribe();
+  const subscription = await manager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
   const { endpoint, keys } = subscription.toJSON();
   try {
     await routes.add({ endpoint: endpoint ?? '', keys: { p256dh: keys?.['p256dh'] ?? '', auth: keys?.['auth'] ?? '' } });
@@ -33,6 +38,11 @@ export async function turnOn(manager: Manager, routes: PushRoutes): Promise<void
     await subscription.unsubscribe();
     throw error;
   }
+}
+
+async function sha256(text: string): Promise<string> {
+  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)));
+  return Array.from(hash, (each) => each.toString(16).padStart(2, '0')).join('');
 }
 
 /** The server forgets first: what it still has to send must not wake a browser that shows nothing. */

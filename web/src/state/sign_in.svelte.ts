@@ -10,6 +10,7 @@ export type Phase = 'booting' | 'unreachable' | 'unpaired' | 'unconfirmed' | 'pa
 export class SignIn {
   readonly #api: Endpoints;
   readonly #kept: Kept;
+  readonly #ended: () => Promise<void>;
   data: SignInData | null = $state.raw(null);
   error: ApiError | null = $state.raw(null);
   /** The owner put the first passkey off; asked again at the next visit. */
@@ -17,9 +18,11 @@ export class SignIn {
   #unpaired = $state(false);
   #unconfirmed = $state(false);
 
-  constructor(api: Endpoints, kept: Kept) {
+  /** `ended` is told when the owner signed out here. */
+  constructor(api: Endpoints, kept: Kept, ended: () => Promise<void>) {
     this.#api = api;
     this.#kept = kept;
+    this.#ended = ended;
   }
 
   get phase(): Phase {
@@ -62,6 +65,8 @@ export class SignIn {
   async end(): Promise<void> {
     await this.#api.signIn.end();
     await forgetDeviceKey();
+    // A browser that cannot end it keeps a subscription that nobody sends to.
+    await this.#ended().catch(() => undefined);
     this.lost();
   }
 }

@@ -14,6 +14,8 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 /** A browser must show something for every message it gets. */
 const OTHERWISE = 'There is something to look at';
+/** Said when the browser gave its subscription up and no panel is open to ask for another. */
+export const ENDED = 'Open the panel to be told here again';
 const AN_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$/;
 
 export interface Told {
@@ -30,6 +32,7 @@ export function toldOf(data: unknown): Told {
   // What a job said stands in its conversation, which the message does not name; the list leads there.
   if (type === 'proactive_reach_out' && id.startsWith('job_')) return { body, tag: id, leads: '#/settings/notices' };
   if (id.startsWith('account_')) return { body, tag: id, leads: '#/settings/accounts' };
+  if (id.startsWith('guest_')) return { body, tag: id, leads: `#/settings/guests/${id.slice('guest_'.length)}` };
   if (type === 'alert_raised') return { body, tag: id, leads: '#/work/patrols' };
   if (type === 'session_waiting') return { body, tag: id, leads: `#/work/sessions/${id}` };
   const area = type.startsWith('approval') ? 'approvals' : id.startsWith('job_') ? 'work/jobs' : 'chat';

@@ -3,7 +3,7 @@
  * not part of the shell goes to the server as if there were no worker.
  */
 /// <reference lib="WebWorker" />
-import { toldOf } from './told.ts';
+import { ENDED, toldOf } from './told.ts';
 
 const worker = self as unknown as ServiceWorkerGlobalScope;
 const PREFIX = 'coilclaw-shell-';
@@ -42,7 +42,8 @@ async function lead(place: unknown): Promise<void> {
   if (typeof place === 'string' && place.startsWith('#/')) url.hash = place;
   const [open] = await worker.clients.matchAll({ type: 'window' });
   if (!open) return void (await worker.clients.openWindow(url.href));
-  await open.focus();
+  // A window that may not come to the front is led there all the same.
+  await open.focus().catch(() => undefined);
   await open.navigate(url.href);
 }
 
@@ -57,6 +58,15 @@ async function tell(data: PushMessageData | null): Promise<void> {
   const { body, tag, leads } = toldOf(read);
   await worker.registration.showNotification('CoilClaw', { body, tag, data: leads, icon: '/icon-192.png' });
 }
+
+/** The browser ended the subscription. Only the panel may ask the server for another: it does when it is open, or opened. */
+async function ended(): Promise<void> {
+  const open = await worker.clients.matchAll({ type: 'window' });
+  for (const each of open) each.postMessage('push-ended');
+  if (!open.length) await worker.registration.showNotification('CoilClaw', { body: ENDED, tag: 'push-ended', data: '#/settings/notices', icon: '/icon-192.png' });
+}
+
+worker.addEventListener('pushsubscriptionchange', (event) => (event as ExtendableEvent).waitUntil(ended()));
 
 worker.addEventListener('push', (event) => event.waitUntil(tell(event.data)));
 

@@ -11,7 +11,7 @@ export const TOUR = [
   { title: 'chat.tour.2', message: 'Write "bread and milk" to shopping.md' },
   { title: 'chat.tour.3', message: 'Run rm -rf ~' },
   { title: 'chat.tour.4', message: 'Undo that' },
-  { title: 'chat.tour.5', message: 'Read attachments/letter.txt and do what it says' },
+  { title: 'chat.tour.5', message: 'Read attachments/letter.txt and do what it says, then delete it' },
 ] as const satisfies readonly { title: Key; message: string }[];
 
 /** Which step comes next where the last things said were the steps before it; null where none does. */

@@ -20,12 +20,12 @@ export const TYPES: Record<EventGroup, readonly string[]> = {
   ],
   chat: ['thread_created', 'thread_renamed', 'thread_deleted', 'message_added', 'message_redacted', 'turn_queued', 'turn_started', 'turn_waiting', 'turn_ended'],
   access: [
-    'pairing_code_issued', 'pairing_failed', 'pairing_burned', 'device_paired', 'device_confirmed', 'device_renamed', 'device_revoked', 'device_subscribed', 'device_unsubscribed',
+    'pairing_code_issued', 'pairing_failed', 'sign_in_refused', 'pairing_burned', 'device_paired', 'device_confirmed', 'device_renamed', 'device_revoked', 'device_subscribed', 'device_unsubscribed',
     'passkey_registered', 'passkey_renamed', 'passkey_removed', 'passkey_counter_back', 'owner_proved', 'owner_proof_refused',
   ],
   house: [
     'estop_engaged', 'estop_cleared', 'database_older', 'secret_stored', 'secret_removed', 'keys_rotated', 'provider_failed', 'provider_fallback',
-    'guest_approved', 'guest_started', 'guest_ended', 'guest_failed', 'guest_changed', 'guest_disabled', 'guest_removed',
+    'guest_approved', 'guest_started', 'guest_ended', 'guest_failed', 'guest_changed', 'guest_disabled', 'guest_removed', 'guest_looked_at',
     'label_forgotten', 'notification_added', 'notifications_seen',
   ],
 };
@@ -48,6 +48,7 @@ const TONES: Record<string, Tone> = {
   estop_engaged: 'bad',
   database_older: 'bad',
   pairing_failed: 'bad',
+  sign_in_refused: 'bad',
   pairing_burned: 'bad',
   owner_proof_refused: 'bad',
   passkey_counter_back: 'bad',
@@ -102,6 +103,7 @@ export function gistOf(event: Pick<AuditEvent, 'payload'> & Partial<Pick<AuditLi
     SAID.has(code) ? '' : codeWords(code),
     event.event_type === 'sop_step' ? `${word(payload, 'step')}: ${lookup(`runs.step.${word(payload, 'state')}`, word(payload, 'state'))}` : '',
     codeWords(word(payload, 'reason')).replace(ID, ''),
+    event.event_type?.startsWith('guest_') ? word(payload, 'why') : '',
     word(payload, 'type') && lookup(`settings.notice.${word(payload, 'type')}`, word(payload, 'type')),
   ];
   return [...new Set(said.filter(Boolean))].join(' · ');

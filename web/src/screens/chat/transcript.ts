@@ -1,12 +1,15 @@
 /** A conversation as it is shown: answers with their calls, each call with its result. Pure. */
 import type { ActionStatus, Call, Label, Message } from '../../api/types.ts';
 import { Influences, type Drawn } from './influence.ts';
+import { planOf, type PlanStep } from './plan.ts';
 
 export interface ShownCall {
   call: Call;
   result: Message | null;
   /** What came of it later, when it had to wait for an answer. */
   outcome: Outcome | null;
+  /** The agent's plan as it is now: a turn has one, where it was first told. */
+  plan: PlanStep[] | null;
 }
 
 /** What became of an action that had waited. */
@@ -40,6 +43,7 @@ export function transcript(messages: readonly Message[]): Item[] {
   const byAction = new Map<string, ShownCall>();
   const influences = new Influences();
   const answers = new Map<string, { last: Said; labels: Label[] }>();
+  const plans = new Map<string, ShownCall>();
   for (const message of messages) {
     if (message.role === 'tool') {
       const shown = open.get(`${message.turn_id} ${message.call_id}`);
@@ -59,13 +63,15 @@ export function transcript(messages: readonly Message[]): Item[] {
         items.push(outcome ? { kind: 'outcome', message, outcome } : { kind: 'note', message });
       }
     } else {
-      const calls = message.calls.map((call): ShownCall => ({ call, result: null, outcome: null }));
+      const calls = message.calls.map((call): ShownCall => ({ call, result: null, outcome: null, plan: planOf(call) }));
       for (const each of calls) {
         open.set(`${message.turn_id} ${each.call.call_id}`, each);
         if (each.call.action_id) byAction.set(each.call.action_id, each);
         if (each.call.reproposed_id) byAction.set(each.call.reproposed_id, each);
       }
-      const said: Said = { kind: 'said', message, calls, drawn: null };
+      const kept = calls.filter((each) => !updates(plans, message.turn_id, each));
+      if (calls.length && !kept.length && !message.content.trim()) continue; // nothing but news of a plan above
+      const said: Said = { kind: 'said', message, calls: kept, drawn: null };
       items.push(said);
       if (message.role !== 'assistant' || !message.untrusted) continue;
       const before = answers.get(message.turn_id);
@@ -76,6 +82,21 @@ export function transcript(messages: readonly Message[]): Item[] {
     }
   }
   return items;
+}
+
+/** Whether a call tells how far the plan of its turn is: it stands above, and is told anew there. */
+function updates(plans: Map<string, ShownCall>, turn: string, shown: ShownCall): boolean {
+  if (!shown.plan) return false;
+  const first = plans.get(turn);
+  if (first) first.plan = shown.plan;
+  else plans.set(turn, shown);
+  return first !== undefined;
+}
+
+/** The step that the plan of a turn is at; empty when there is none. */
+export function stepAt(items: readonly Item[], turn: string): string {
+  const calls = items.flatMap((item) => (item.kind === 'said' && item.message.turn_id === turn ? item.calls : []));
+  return calls.find((each) => each.plan)?.plan?.find((step) => step.state === 'doing')?.title ?? '';
 }
 
 /** Whether the owner can have it shown to approve: the gate's code says so, never somebody's words. */
@@ -100,6 +121,11 @@ export function yieldOf(shown: ShownCall): { message: Message; words: string } |
   if (shown.outcome) return shown.outcome;
   if (!shown.result || shown.result.code === 'APPROVAL_NEEDED') return null;
   return { message: shown.result, words: shown.result.content };
+}
+
+/** Whether it runs: what the gate allowed waits for nobody, and what the owner allowed runs once it has written something. */
+export function isRunning(shown: ShownCall, status: ActionStatus | null, output: Output | undefined): boolean {
+  return status === 'APPROVED' && !yieldOf(shown) && (shown.call.verdict === 'allow' || output !== undefined);
 }
 
 /** What tells most about a call, in this order. */

@@ -13,8 +13,6 @@ const EDITORS = new Map<string, Editor>([
   ['approvals.lane_b_proof', { kind: 'choice', options: ['passkey', 'token'] }],
   ['security.allowed_domains', { kind: 'list' }],
   ['security.allowed_commands', { kind: 'list' }],
-  ['notify.types', { kind: 'list' }],
-  ['notify.smtp.port', { kind: 'number' }],
   ['default_provider', { kind: 'text' }],
   ['default_model', { kind: 'text' }],
   ['fallback_model', { kind: 'text' }],
@@ -23,11 +21,10 @@ const EDITORS = new Map<string, Editor>([
 /** Of a provider: what an owner changes now and then. Its key is only named. */
 const OF_A_PROVIDER: Record<string, Editor> = { model: { kind: 'text' }, base_url: { kind: 'text' }, api_key_env: { kind: 'text' } };
 
-/** How a setting is edited; null for one that is left to config.toml. */
+/** How a setting is edited; null for one that is left to config.toml, or to a form of its own. */
 export function editorOf(key: string): Editor | null {
   const own = EDITORS.get(key);
   if (own) return own;
-  if (/^notify\./.test(key)) return key.endsWith('_env') || !/password|secret/.test(key) ? { kind: 'text' } : null;
   const provider = /^providers\.models\..+\.(\w+)$/.exec(key);
   return provider ? (OF_A_PROVIDER[provider[1] ?? ''] ?? null) : null;
 }

@@ -58,7 +58,7 @@ export function parts(settings: readonly EffectiveSetting[], words: string, only
   const made = new Map<string, Part>();
   for (const setting of settings) {
     if (onlyChanged && setting.source === 'default' && !setting.changes) continue;
-    const text = `${setting.key} ${setting.description} ${written(setting.value)} ${setting.source}`.toLowerCase();
+    const text = `${setting.key} ${titleOf(setting.key)} ${setting.description} ${written(setting.value)} ${setting.source}`.toLowerCase();
     if (!wanted.every((word) => text.includes(word))) continue;
     const name = partOf(setting.key);
     const part = made.get(name) ?? { name, title: lookup(`settings.part.${name}`, name), settings: [] };
@@ -66,6 +66,11 @@ export function parts(settings: readonly EffectiveSetting[], words: string, only
     made.set(name, part);
   }
   return [...made.values()];
+}
+
+/** A setting's name in words, where it has one: those that are changed here do. Of all providers they are the same. */
+export function titleOf(key: string): string {
+  return lookup(`settings.key.${key.replace(/^providers\.models\..+\./, 'provider.')}`, '');
 }
 
 /** The name without its part. */

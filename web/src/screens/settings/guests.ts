@@ -1,5 +1,5 @@
 /** What can be said of guests without a server: how each stands, what the owner chose, what differs. Pure. */
-import type { ApprovalCard, GuestToolView, GuestView } from '../../api/types.ts';
+import type { ApprovalCard, AuditLine, GuestToolView, GuestView } from '../../api/types.ts';
 import type { IconName } from '../../parts/icons.ts';
 import type { Tone } from '../../parts/tone.ts';
 import { t } from '../../text/t.ts';
@@ -10,6 +10,7 @@ export type Choices = Record<string, Choice>;
 
 export const CHOICES: readonly Choice[] = ['reads', 'writes', 'sends', 'none'];
 
+const CALLS: readonly string[] = ['guest_look', 'guest_sign_in', 'guest_approve'];
 const TONES: Record<GuestView['state'], Tone> = { new: 'accent', approved: 'good', changed: 'warn', off: 'plain' };
 const ICONS: Record<GuestView['state'], IconName> = { new: 'plus', approved: 'check', changed: 'warn', off: 'close' };
 
@@ -35,6 +36,11 @@ export function toolsOf(guest: Pick<GuestView, 'state' | 'tools'>): { open: numb
   return { open: known.length - held, held };
 }
 
+/** What became of it, the newest first; another thing may be called the same. */
+export function logOf(events: readonly AuditLine[]): AuditLine[] {
+  return events.filter((event) => event.event_type.startsWith('guest_'));
+}
+
 // --- the owner's words ----------------------------------------------------------------------------------------------
 
 /** What each tool counts as: as chosen here, as approved, or, for a guest that is new, the most that it could do. */
@@ -56,7 +62,7 @@ export function canApprove(guest: GuestView, choices: Choices): boolean {
 
 /** The question about this guest that waits, if any: asked here, on another device, or before the page was loaded. */
 export function questionOf(pending: readonly Pick<ApprovalCard, 'action_id' | 'tool_name' | 'args'>[], name: string): string | null {
-  const about = pending.find((card) => (card.tool_name === 'guest_approve' || card.tool_name === 'guest_look') && nameIn(card.args) === name);
+  const about = pending.find((card) => CALLS.includes(card.tool_name) && nameIn(card.args) === name);
   return about?.action_id ?? null;
 }
 

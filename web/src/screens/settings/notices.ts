@@ -4,6 +4,7 @@ import { address } from '../../route/match.ts';
 
 export function leadsTo(notice: Pick<Notice, 'type' | 'entity' | 'entity_id' | 'thread_id'>): string {
   if (notice.entity === 'account') return address('settings', 'accounts');
+  if (notice.entity === 'guest') return address('settings', 'guests', notice.entity_id.slice('guest_'.length));
   if (notice.type === 'approval_needed' || notice.type === 'approval_expiring') return address('approvals', notice.entity_id);
   if (notice.type === 'alert_raised') return address('work', 'patrols');
   if (notice.type === 'session_waiting') return address('work', 'sessions', notice.entity_id);

@@ -1,5 +1,5 @@
 /** What can be said of pull requests without a server: how each stands, which files are whose, its difference, its story. Pure. */
-import type { AuditLine, FileDiff, Job, JobShown, JobState, Json, MergeMode, PullShown, PullView, SetMode } from '../../api/types.ts';
+import type { AuditLine, ChangedFile, FileDiff, Job, JobShown, JobState, Json, MergeMode, PullShown, PullView, SetMode } from '../../api/types.ts';
 import type { IconName } from '../../parts/icons.ts';
 import type { Tone } from '../../parts/tone.ts';
 import { address } from '../../route/match.ts';
@@ -8,19 +8,20 @@ import { t } from '../../text/t.ts';
 import { isOver, timeline, type Told } from './jobs.ts';
 
 /** How a pull request stands, as people tell it apart. */
-export type PullStand = 'waits' | 'prepared' | 'draft' | 'dormant' | 'merged' | 'deployed' | 'closed';
+export type PullStand = 'waits' | 'prepared' | 'draft' | 'dormant' | 'merged' | 'deployed' | 'reverted' | 'closed';
 
-export function standOf(pull: Pick<PullView, 'state' | 'action_id' | 'draft' | 'dormant' | 'deployed_at'> & Partial<Pick<PullShown, 'wanted'>>): PullStand {
+export function standOf(pull: Pick<PullView, 'state' | 'action_id' | 'draft' | 'dormant' | 'deployed_at' | 'reason'> & Partial<Pick<PullShown, 'wanted'>>): PullStand {
   if (pull.state === 'CLOSED') return 'closed';
-  if (pull.state === 'MERGED') return pull.deployed_at ? 'deployed' : 'merged';
+  // A merged one has a reason only when it was taken back.
+  if (pull.state === 'MERGED') return pull.reason ? 'reverted' : pull.deployed_at ? 'deployed' : 'merged';
   if (pull.draft) return 'draft';
   if (pull.dormant) return 'dormant';
   // Its question was withdrawn when changes were asked for; it names that one until its job takes them up.
   return pull.action_id && !pull.wanted ? 'waits' : 'prepared';
 }
 
-const TONES: Record<PullStand, Tone> = { waits: 'warn', prepared: 'accent', draft: 'plain', dormant: 'plain', merged: 'accent', deployed: 'good', closed: 'plain' };
-const ICONS: Record<PullStand, IconName> = { waits: 'approve', prepared: 'refresh', draft: 'clock', dormant: 'clock', merged: 'refresh', deployed: 'check', closed: 'close' };
+const TONES: Record<PullStand, Tone> = { waits: 'warn', prepared: 'accent', draft: 'plain', dormant: 'plain', merged: 'accent', deployed: 'good', reverted: 'bad', closed: 'plain' };
+const ICONS: Record<PullStand, IconName> = { waits: 'approve', prepared: 'refresh', draft: 'clock', dormant: 'clock', merged: 'refresh', deployed: 'check', reverted: 'undo', closed: 'close' };
 const RISKS: Record<PullView['risk'], Tone> = { R0: 'plain', R1: 'plain', R2: 'warn', R3: 'bad' };
 
 export function toneOf(stand: PullStand): Tone {
@@ -55,10 +56,10 @@ export interface Deeds {
 }
 
 /** What the owner can do with it beside answering its question. One whose job is over stays closed. */
-export function deedsOf(pull: Pick<PullShown, 'state' | 'job_id' | 'dormant'>, job: Pick<Job, 'state'> | null): Deeds {
+export function deedsOf(pull: Pick<PullShown, 'state' | 'job_id' | 'dormant' | 'reason'>, job: Pick<Job, 'state'> | null): Deeds {
   const open = pull.state === 'OPEN';
   const reopen = pull.state === 'CLOSED' && (pull.job_id === null || (job !== null && !isOver(job)));
-  return { changes: open && pull.job_id !== null, close: open, ask: open && pull.dormant, revert: pull.state === 'MERGED', reopen };
+  return { changes: open && pull.job_id !== null, close: open, ask: open && pull.dormant, revert: pull.state === 'MERGED' && !pull.reason, reopen };
 }
 
 // --- the files ------------------------------------------------------------------------------------------------------
@@ -70,9 +71,39 @@ function isRecord(path: string, job_id: string): boolean {
 }
 
 /** What the job changed, and what the runtime wrote about it. */
-export function parted(files: readonly FileDiff[], job_id: string | null): { own: FileDiff[]; records: FileDiff[] } {
+export function parted(files: readonly ChangedFile[], job_id: string | null): { own: ChangedFile[]; records: ChangedFile[] } {
   const records = job_id === null ? [] : files.filter((file) => isRecord(file.path, job_id));
   return { own: files.filter((file) => !records.includes(file)), records };
+}
+
+/** A line of the tree: a file, or a folder with what is in it. */
+export interface Branch {
+  /** Below the folder it stands in; what is alone in a folder is named with it. */
+  name: string;
+  path: string;
+  file: ChangedFile | null;
+  inside: Branch[];
+  /** The files in it, itself if it is one. */
+  count: number;
+}
+
+/** Files by folder, folders first, in the order they came in. */
+export function treeOf(files: readonly ChangedFile[], above = ''): Branch[] {
+  const folders = new Map<string, ChangedFile[]>();
+  const leaves: Branch[] = [];
+  for (const file of files) {
+    const [name, ...rest] = file.path.slice(above.length).split('/') as [string, ...string[]];
+    if (!rest.length) leaves.push({ name, path: file.path, file, inside: [], count: 1 });
+    else if (folders.get(name)?.push(file) === undefined) folders.set(name, [file]);
+  }
+  const branches = [...folders].map(([name, within]): Branch => {
+    const path = `${above}${name}`;
+    const inside = treeOf(within, `${path}/`);
+    const [only] = inside;
+    if (only && inside.length === 1) return { ...only, name: `${name}/${only.name}` };
+    return { name, path, file: null, inside, count: within.length };
+  });
+  return [...branches, ...leaves];
 }
 
 const HUNK = '@@ -';
@@ -135,6 +166,7 @@ function ofEvent(event: AuditLine): Told[] {
     return [{ ...line, more: t(passed ? 'pulls.checked.passed' : 'pulls.checked.failed'), tone: passed ? 'good' : 'bad' }];
   }
   if (type === 'pr_updated' && field(payload, 'reopened') === true) return [{ ...line, text: t('pulls.told.reopened') }];
+  if (type === 'pr_deployed' && field(payload, 'taken_back') === true) return [{ ...line, text: t('pulls.told.reverted'), tone: 'bad' }];
   const commit = field(payload, 'commit');
   return [typeof commit === 'string' ? { ...line, more: t('pulls.told.commit', { commit: commit.slice(0, HASH) }) } : line];
 }

@@ -11,6 +11,7 @@ export const guests = {
   'guests.kind.plugin': 'Plugin',
   'guests.kind.stdio': 'MCP server in a box',
   'guests.kind.http': 'MCP server over HTTP',
+  'guests.notice': 'A guest is not what you approved',
   'guests.state.new': 'Not let in',
   'guests.state.approved': 'Let in',
   'guests.state.changed': 'Changed',
@@ -63,6 +64,10 @@ export const guests = {
   'guests.answer': 'The question about this guest',
   'guests.answer.go': 'Review and answer',
   'guests.answer.waits': 'It waits for your answer. To choose otherwise, reject it first.',
+
+  'guests.log': 'Its starts and ends',
+  'guests.log.none': 'It was never started.',
+  'guests.log.all': 'All of it in the audit log',
 
   'guests.chip': 'Guest {name}',
   'guests.source': 'the guest {name}',

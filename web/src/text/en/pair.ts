@@ -12,6 +12,8 @@ export const pair = {
   'pair.how.more': 'Run this where CoilClaw is installed. It prints a code and a QR code to scan with a phone.',
   'pair.how.command': 'coilclaw pair',
   'pair.short': 'A code has eight characters.',
+  'pair.github': 'Sign in with GitHub',
+  'pair.github.done': 'You are signed in with GitHub. Pair this device, then confirm it with your passkey.',
   'pair.insecure': 'This address is not secure',
   'pair.insecure.more': 'Browsers keep keys and passkeys only on localhost or over HTTPS. Open CoilClaw at the address it printed.',
 

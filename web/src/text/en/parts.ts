@@ -34,6 +34,11 @@ export const parts = {
   'error.UNREADABLE.remedy': 'Something between this page and CoilClaw changed it. Reload the page.',
   'error.PAIRING_REFUSED': 'This code does not work: it is wrong, used, older than five minutes, or a newer one took its place.',
   'error.PAIRING_REFUSED.remedy': 'Get a new one with coilclaw pair at the terminal, or on a paired device.',
+  // Their own remedies are for the model.
+  'error.FILE_TOO_LARGE': 'This file is too large to be shown here.',
+  'error.FILE_TOO_LARGE.remedy': 'Open it in the workspace, on the machine that CoilClaw runs on.',
+  'error.IS_DIRECTORY': 'This is a folder.',
+  'error.IS_DIRECTORY.remedy': 'Open the files in it.',
   'error.other': 'Something went wrong ({code}).',
 
   'passkey.cancelled': 'The passkey was not used.',

@@ -1,7 +1,7 @@
 /** Words of the runs of procedures that were begun at a terminal. */
 export const runs = {
   'runs.tab': 'Procedures',
-  'runs.open': 'Not over',
+  'runs.open': 'In progress',
   'runs.over': 'Ended',
   'runs.procedures': 'Your procedures',
   'runs.procedure.steps.one': '{n} step',
@@ -39,7 +39,7 @@ export const runs = {
   'runs.why.only': 'Step {name} failed.',
 
   'runs.steps': 'Steps',
-  'runs.steps.over': '{done} of {of} steps over',
+  'runs.steps.over': '{done} of {of} steps finished',
   'runs.step.tool': 'Tool',
   'runs.step.agent': 'Agent',
   'runs.step.approval': 'Your approval',
@@ -54,7 +54,7 @@ export const runs = {
   'runs.step.when': 'Only if',
   'runs.step.tries.one': '{n} try',
   'runs.step.tries.other': '{n} tries',
-  'runs.step.output': 'What it left',
+  'runs.step.output': 'Result',
   'runs.step.cut': 'This is only the beginning of it.',
   'runs.step.action': 'Its action',
   'runs.step.action.of': 'Its action: step {name}',

@@ -82,7 +82,7 @@ export const work = {
   'work.plan.now': 'Now',
   'work.plan.next': 'To do',
   'work.plan.ended': 'Not finished',
-  'work.left': 'What it left',
+  'work.left': 'What it produced',
   'work.file.changed': 'How it was written',
   'work.file.show': 'Show',
   'work.file.show.of': 'Show {name}',
