@@ -18,6 +18,9 @@ class PanelHook(BuildHookInterface[Any]):
         lock = root / "requirements.lock"
         if self.target_name == "wheel" and version != "editable" and lock.is_file():
             build_data["force_include"][str(lock)] = "coilclaw/requirements.lock"  # runs in Actions install by it
+            pages = (*sorted((root / "docs").glob("*.md")), root / "SECURITY.md")
+            for page in filter(Path.is_file, pages):  # `coilclaw docs` shows them
+                build_data["force_include"][str(page)] = f"coilclaw/docs/{page.name}"
         if not (root / "web").is_dir():
             if not (root / "src" / "coilclaw" / "panel" / "files.json").is_file():
                 raise SystemExit("Neither the panel nor its sources are here: build from the source tree or the sdist.")

@@ -6,7 +6,7 @@ say() { printf '%s\n' "$*" >&2; }
 stop() { say "$*"; exit 1; }
 
 find_python() {
-  for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11 python; do
+  for candidate in ${COILCLAW_PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11 python; do
     if command -v "$candidate" >/dev/null 2>&1 &&
       "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
       printf '%s\n' "$candidate"

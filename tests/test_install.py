@@ -1,6 +1,9 @@
 """What installing runs: wheels of the locked hashes, and no code of a package before it is used."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,3 +31,16 @@ def test_nothing_is_built_while_installing_but_this_project(name: str, line: str
     else:
         assert "--no-deps --no-build-isolation -e" in line
         assert '-e "$root"' in line
+
+
+def test_another_interpreter_can_be_named(tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to(sys.executable)
+    found = subprocess.run(
+        ["sh", "-c", ". scripts/lib.sh; find_python"],
+        cwd=ROOT,
+        env={**os.environ, "COILCLAW_PYTHON": str(tmp_path / "other")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == str(tmp_path / "other")

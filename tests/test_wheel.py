@@ -85,6 +85,12 @@ def test_the_wheel_runs_from_itself_alone(installed: Installed) -> None:
     assert re.fullmatch(r"coilclaw \d+\.\d+\.\d+\n", installed.run("--version"))
 
 
+def test_the_manual_is_in_the_wheel(installed: Installed) -> None:
+    assert re.search(r"^policy\tPolicy$", installed.run("docs"), re.MULTILINE)
+    assert installed.run("docs", "docs/policy.md") == (ROOT / "docs" / "policy.md").read_text()
+    assert installed.run("docs", "SECURITY.md") == (ROOT / "SECURITY.md").read_text()
+
+
 def test_a_home_is_made_and_a_turn_runs_from_the_wheel(installed: Installed) -> None:
     installed.run("init")
     assert (installed.user / "coilclaw-workspace" / "SYSTEM.md").is_file()

@@ -104,8 +104,9 @@ class Audit:
     def __init__(self, folder, key=""):
         self.git = Git(folder)
         self.key = key
-        self.wrong = []
+        self.wrong, self.notes = [], []
         self.heads = {}
+        self.merges, self.tools, self.approved, self.ends, self.until = {}, {}, {}, {}, ""
         self.jobs = self.days = self.events = self.commits = 0
 
     def say(self, where, words):
@@ -125,8 +126,8 @@ class Audit:
         if not main:
             self.say("main", "there is none")
             return self.wrong
-        self.part("main", self.main, main)
         self.part("audit", self.audit, main)
+        self.part("main", self.main, main)
         return self.wrong
 
     def fsck(self):
@@ -166,6 +167,8 @@ class Audit:
         names = ["size", "hash", "time", "key"]
         if head.get("previous"):
             names += ["audit", "audit_hash", "log", "heads", "previous"]
+        if head.get("main"):
+            names += ["main"]
         stated = {name: head.get(name, 0) for name in names}
         try:
             keys[head["key"]].verify(bytes.fromhex(head["signature"]), canonical(stated).encode())
@@ -186,10 +189,12 @@ class Audit:
     def main(self, tip):
         lines = self.git.text("log", "--first-parent", "--reverse", "--format=%H %ct %P", tip).splitlines()
         newest = int(lines[-1].split()[1])
-        for line in self.own(lines):
+        own = self.own(lines)
+        for line in own:
             sha, time, *parents = line.split()
             self.commits += 1
             self.part(sha, self.commit, sha, parents, int(time) < newest - GRACE)
+        self.recorded(tip, [line.split() for line in own])
 
     def own(self, lines):
         """Those since the bot was made of a copy: what came before is another bot's, with another ledger."""
@@ -199,7 +204,8 @@ class Audit:
             if not parents or self.stated(sha).get("Copied-From") != parents[:1]:
                 continue
             begun = datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            if any(head["time"] < begun for head in self.heads.values()):
+            before = self.git.text("rev-list", parents[0]).split()
+            if any(head["time"] < begun or head.get("main") in before for head in self.heads.values()):
                 self.say(sha, "says that the bot begins here, but heads are older")
             else:
                 start = number
@@ -225,6 +231,96 @@ class Audit:
                 raise ValueError(f"{job!r} is not the id of a job")
             self.jobs += 1
             self.job(sha, parents, job, stated)
+
+    # Merges: recorded by the ledger, covered by a signed head, and with the files that their parents give
+
+    def recorded(self, tip, lines):
+        reachable = set(self.git.text("rev-list", tip).split())
+        signed = ""
+        for size, head in self.heads.items():
+            if head.get("main") in reachable:
+                signed = head["main"]
+            elif head.get("main"):
+                self.say(
+                    head["main"], f"was main when the head at receipt {size} was signed, and is not on it any more"
+                )
+        for sha, about in self.merges.items():
+            if sha not in reachable and "action" in about:
+                self.say(sha, "is a merge of the ledger that main does not hold any more")
+        covered = set(self.git.text("rev-list", signed).split()) if signed else reachable
+        for sha, _, *parents in (line for line in lines if line[0] not in covered):
+            touched = self.git.text("diff-tree", "-r", "--name-only", *parents[:1], sha).split("\n") if parents else []
+            governs = any(re.match(r"(?i)(agent|policies|\.github)/|SYSTEM\.md$|CODEOWNERS$", path) for path in touched)
+            more = ", and it changes what governs the agent" if governs else ""
+            self.notes.append(f"{sha[:12]}: no signed head covers it yet, so nothing proves who made it{more}")
+        last = max((place for place, line in enumerate(lines) if line[0] in self.merges), default=0)
+        for place, (sha, time, *parents) in enumerate(lines):
+            stated = self.stated(sha)
+            day = datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%d")
+            must = place < last or day < self.until
+            if {"Pull-Request", "Job", "Approved-By"} & set(stated) or sha in self.merges:
+                self.part(sha, self.merge, sha, parents, stated, must)
+                if sha not in covered:
+                    self.say(sha, "says that the gate merged it, but no signed head covers it")
+            elif must:
+                for action in stated.get("Action", ()):
+                    if action not in self.tools:
+                        self.say(sha, f"names {action}, which is no action of the ledger")
+            for merge in stated.get("Takes-Back", ()):
+                self.part(sha, self.takes_back, sha, parents, merge)
+
+    def merge(self, sha, parents, stated, must):
+        about = self.merges.get(sha)
+        if about is None and must:
+            self.say(sha, "says that the gate merged it, but the ledger records no such merge")
+        if about is not None and (
+            parents[1:] != [about["head"]] or stated.get("Pull-Request") != [str(about["number"])]
+        ):
+            self.say(sha, "merges something else than the ledger recorded")
+        if about is not None and about.get("action") and stated.get("Action") != [about["action"]]:
+            self.say(sha, "names another action than the ledger")
+        for action in stated.get("Action", ()):
+            if action not in self.tools:
+                if must:
+                    self.say(sha, f"names {action}, which is no action of the ledger")
+                continue
+            if self.tools[action] != "pr_merge":
+                self.say(sha, f"names {action}, which is not a merge")
+            if [each for each, known in self.merges.items() if known.get("action") == action and each != sha]:
+                self.say(sha, f"names {action}, which merged something else")
+            if self.ends.get(action) and not self.ends[action] & {"tool_completed", "tool_unknown"}:
+                self.say(sha, f"names {action}, which was denied or failed")
+            by, known = stated.get("Approved-By", []), self.approved.get(action)
+            if by != [known] if known else not all(word.startswith("merge mode") for word in by):
+                self.say(sha, f"names another approval of {action} than the ledger")
+        self.joins(sha, parents)
+
+    def joins(self, sha, parents):
+        if len(parents) == 2:
+            code, out = self.git.run("merge-tree", "--write-tree", "--no-messages", *parents, fails=True)
+            if code or out.decode().strip() != self.git.text("rev-parse", f"{sha}^{{tree}}").strip():
+                self.say(sha, "holds other files than merging its parents gives")
+
+    def takes_back(self, sha, parents, merge):
+        self.joins(sha, parents)
+        own = parents[1] if len(parents) == 2 else sha
+        before = self.git.files(f"{merge}^1")
+        touched = self.git.run("diff-tree", "-r", "-z", "--no-renames", "--name-only", merge, own)[1]
+        after = self.git.files(own)
+        for path in filter(None, touched.decode("utf-8", "surrogateescape").split("\0")):
+            if before.get(path) != after.get(path):
+                self.say(sha, f"does more than take {merge} back: {path}")
+
+    def event(self, event):
+        kind, entity, about = event["event_type"], event["entity_id"], event["payload"]
+        if kind == "tool_requested":
+            self.tools[entity] = about["tool"]
+        elif kind == "tool_approved":
+            self.approved[entity] = about["by"]
+        elif kind == "pr_merged" and not about.get("session_id"):
+            self.merges[about["commit"]] = about
+        elif kind in ("tool_completed", "tool_denied", "tool_failed", "tool_unknown"):
+            self.ends.setdefault(entity, set()).add(kind)
 
     def records(self, sha, parent):
         """Records grow; no line of them goes, and none changes but by taking a secret out."""
@@ -306,12 +402,14 @@ class Audit:
                 self.part(path, self.evidence, path, self.git.blob(blob))
         for path in sorted(path for path in files if DAY.fullmatch(path)):
             self.days += 1
+            self.until = "-".join(DAY.fullmatch(path).groups())
             found = self.part(path, objects, self.git.blob(files[path][1])) or []
             own = [event["seq"] for event in found]
             if own != sorted(set(own)):
                 self.say(path, "its events are not in order")
             numbers += own
             for event in found:
+                self.event(event)
                 said = (event["entry_id"], event["event_type"], event["created_at"])
                 if told.get(event["seq"], said) != said:
                     self.say(path, f"the trail of a job says something else of event {event['seq']}")
@@ -331,6 +429,7 @@ def main(folder, key=""):
         f"verified: {check.jobs} jobs in {check.commits} commits, {len(check.heads)} signed heads,"
         f" {check.events} audit events of {check.days} days\n"
     )
+    sys.stdout.write("".join(f"note: {line}\n" for line in check.notes))
     return 0
 
 

@@ -1,6 +1,7 @@
 """Long cards at a real terminal, by every command that shows or asks one."""
 
 import json
+from pathlib import Path
 
 from tests.acceptance.conftest import HomeAt
 
@@ -41,7 +42,9 @@ def test_a_yes_can_hold_from_now_on_and_be_revoked(home: HomeAt) -> None:
     assert home.ok("tool", "run", "file_write", "--json", other)
     (listed,) = json.loads(home.ok("answers", "list", "--json").out)
     assert (listed["answer_id"], listed["uses"], listed["what"]) == (answer, 1, "folder")
-    assert "writing ordinary files in docs/" in home.ok("answers", "list").out
+    shown = home.ok("answers", "list").out
+    assert "writing ordinary files in docs/" in shown
+    assert str(home.workspace) in shown
     assert answer in home.ok("receipt", "list", "--json").out
     home.ok("receipt", "verify")
 
@@ -76,3 +79,20 @@ def test_what_governs_the_agent_is_paged_from_the_start(home: HomeAt) -> None:
     assert "+Obey." in sitting.shown
     assert sitting.type("y\r").end().rc == 0
     assert "Obey." in (home.workspace / "SYSTEM.md").read_text()
+
+
+def test_what_waits_can_be_written_anew_where_it_is_approved(home: HomeAt, tmp_path: Path) -> None:
+    assert home.tool("file_write", {"path": "a.md", "content": "theirs\n"}).rc == 4
+    ((waiting,),) = home.rows("SELECT action_id FROM proposed_actions")
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho mine > "$1"\n')
+    editor.chmod(0o755)
+    left = home.sit("approvals", "approve", waiting).wait_for("[e]dit").type("\x04").end()
+    assert (left.rc, f"coilclaw approvals approve {waiting}" in left.out) == (4, True), left.out
+    assert home.rows("SELECT status FROM proposed_actions") == [("PENDING",)]
+    sitting = home.sit("approvals", "approve", waiting, env={"EDITOR": str(editor)}).wait_for("[e]dit")
+    ended = sitting.type("e\r").end()
+    assert ended.rc == 0, ended
+    assert (home.workspace / "a.md").read_text() == "mine\n"
+    assert [row["status"] for row in home.receipts()] == ["denied", "allowed"]
+    assert home.rows("SELECT status FROM proposed_actions ORDER BY created_at") == [("REJECTED",), ("EXECUTED",)]

@@ -1,9 +1,14 @@
-"""The acceptance criteria of the runner's document (§10, 1 to 5), with real keepers, boxes and a second client."""
+"""The acceptance criteria of the runner's document (§10), with real keepers, boxes and a second client."""
 
 import pytest
 
+from coilclaw.features.forge.pulls import Pulls
 from coilclaw.features.runner import follower
+from coilclaw.packets.card import nobody
+from tests.features.patrols.conftest import patrol_world  # noqa: F401
+from tests.features.patrols.test_suggestions import merge_question, pulls
 from tests.features.runner.conftest import sessions_of_a_home  # noqa: F401
+from tests.features.runner.repo_world import git
 from tests.features.runner.session_world import until
 from tests.features.runner.test_stream import Client, opened
 
@@ -54,3 +59,18 @@ async def test_5_usage_is_told_at_least_every_thirty_seconds(sessions_of_a_home,
         told = world.events(session_id, "USAGE_TICK")[0].data
         assert told["provider"] == "shell"
         assert {"agent_seconds", "terminal_kb", "files_touched", "provider_invocations"} <= set(told["units"])
+
+
+async def test_6_a_merge_is_blocked_until_it_is_approved(patrol_world):  # noqa: F811
+    world = patrol_world(opens_pr=True)
+    before = git(world.folder, "rev-parse", "main")
+    _, question = await merge_question(world)
+    conveyor = world.app.conveyor(nobody)
+    for _ in range(2):
+        await conveyor.recover()
+        await world.app.executor(conveyor).run_due()
+        await Pulls(world.app, conveyor).settle_plain()
+    assert (git(world.folder, "rev-parse", "main"), pulls(world)[0].state) == (before, "OPEN")
+    yes = await world.app.approvals(conveyor).approve(question, by="terminal", digest=question.digest)
+    assert (await conveyor.execute(yes)).result.success
+    assert (git(world.folder, "rev-parse", "main^1"), pulls(world)[0].state) == (before, "MERGED")

@@ -28,7 +28,7 @@ from tests.acceptance.daily import (
     split,
     upgrade,
 )
-from tests.acceptance.daily.task import ONCE, Task
+from tests.acceptance.daily.task import ONCE, WRITES, Task, call, edit, shell
 
 pytestmark = pytest.mark.slow
 
@@ -41,11 +41,11 @@ MOST = 3
 """Questions that a task may take."""
 
 
-def put(home: HomeAt, files: Mapping[str, str]) -> None:
-    """Lay out a repository in the workspace; a folder that ends with .whl becomes an archive."""
+def put(folder: Path, files: Mapping[str, str]) -> None:
+    """Lay out a repository; a folder that ends with .whl becomes an archive."""
     for name, text in files.items():
         archive, inside, member = name.partition(".whl/")
-        path = home.workspace / (f"{archive}.whl" if inside else name)
+        path = folder / (f"{archive}.whl" if inside else name)
         path.parent.mkdir(parents=True, exist_ok=True)
         if inside:
             with zipfile.ZipFile(path, "a") as made:
@@ -54,17 +54,18 @@ def put(home: HomeAt, files: Mapping[str, str]) -> None:
             path.write_text(text)
 
 
-def git(home: HomeAt, *words: str) -> None:
+def git(folder: Path, *words: str) -> str:
     identity = ("-c", "user.name=Owner", "-c", "user.email=owner@localhost", "-c", "core.hooksPath=/dev/null")
-    done = subprocess.run(["git", *identity, *words], cwd=home.workspace, capture_output=True, check=False)
+    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def answered(home: HomeAt, task: Task) -> str:
+def answered(home: HomeAt, task: Task, *where: str) -> str:
     """Do the task at a terminal and answer what is asked; all that was shown."""
     replies: list[dict[str, Any]] = [{"tool_calls": list(calls)} for calls in task.rounds]
     env = home.script(*replies, {"text": DONE})
-    sitting = home.sit("agent", "-m", task.says, env=env, size=(200, 300))
+    sitting = home.sit("agent", *where, "-m", task.says, env=env, size=(200, 300))
     for wanted in task.answers:
         assert sitting.wait_for_one(APPROVE, DONE) == APPROVE, f"{wanted!r} was not asked: {sitting.shown[-3000:]}"
         if wanted == ONCE:
@@ -92,10 +93,10 @@ def content(folder: Path) -> str:
 def test_a_task_is_done_with_few_questions(home: HomeAt, task: Task) -> None:
     assert len(task.answers) <= MOST
     for number, files in enumerate(task.history):
-        put(home, files)
-        git(home, "add", "-A")
-        git(home, "commit", "-qm", f"version {number}")
-    put(home, task.files)
+        put(home.workspace, files)
+        git(home.workspace, "add", "-A")
+        git(home.workspace, "commit", "-qm", f"version {number}")
+    put(home.workspace, task.files)
     repository = home.workspace / next(iter(task.files)).partition("/")[0]
 
     shown = answered(home, task)
@@ -120,4 +121,40 @@ def test_a_task_is_done_with_few_questions(home: HomeAt, task: Task) -> None:
         assert not re.search(pattern, after, re.MULTILINE), pattern
     for pattern in task.there:
         assert re.search(pattern, after, re.MULTILINE), pattern
+    home.intact()
+
+
+def test_a_bug_of_a_project_is_mended_with_its_own_environment_and_committed(home: HomeAt) -> None:
+    """A folder of the owner's with a virtual environment, whose Python may lie outside the system."""
+    project = home.base / "user" / "dates"
+    files = {name.removeprefix("dates/"): text for name, text in red_suite.TASK.files.items()}
+    put(project, {**files, ".gitignore": ".venv\n"})
+    git(project, "init", "-q", "-b", "main")
+    git(project, "config", "user.name", "Owner")
+    git(project, "config", "user.email", "owner@localhost")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "as it was")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", project / ".venv"], check=True, capture_output=True)
+    python = Path(os.path.realpath(project / ".venv/bin/python"))
+    if not python.is_relative_to("/usr"):
+        home.environ["COILCLAW_SECURITY_TOOLCHAINS"] = str(python.parent.parent)
+    adding = home.sit("project", "add", str(project), "--vouch", size=(200, 300)).wait_for("Approve? [y")
+    assert adding.type("y\r").end().rc == 0
+    tests = shell(".venv/bin/python -m unittest discover -q -s tests -t .")
+    task = red_suite.TASK._replace(
+        rounds=[
+            [tests],
+            [edit("dates/spans.py", ("range((last - first).days)", "range((last - first).days + 1)"))],
+            [tests],
+            [call("git_commit", message="Include the last day")],
+        ],
+        answers=[".venv/bin/python -m unittest with other arguments", WRITES, ONCE],
+    )
+
+    shown = answered(home, task, "--project", "dates")
+
+    assert Counter(receipt["status"] for receipt in home.logged())["failed"] == 1, shown[-3000:]
+    assert git(project, "status", "--porcelain") == ""
+    assert git(project, "log", "--format=%s").splitlines() == ["Include the last day", "as it was"]
+    assert "days + 1" in git(project, "show", "HEAD:dates/spans.py")
     home.intact()

@@ -68,6 +68,7 @@ CASES = [
     Denied("_deny_protected", "path.owner", "PATH_PROTECTED", "shell", {"command": "tee policies/more.json"}),
     Denied("_deny_commands", "command.forbidden", "COMMAND_FORBIDDEN", "shell", {"command": "rm SYSTEM.md"},
            '[security]\nautonomy = "full"\n'),
+    Denied("_deny_repository", "command.repository", "GIT_READ_ONLY", "shell", {"command": "git add . && git commit"}),
     _command("command.destructive.remove-root", "rm -rf /"),
     _command("command.destructive.remove-all", "rm -rf *"),
     _command("command.destructive.filesystem", "mkfs.ext4 disk.img"),
@@ -266,8 +267,8 @@ def test_calls_beyond_the_rate_limit_are_denied(home: HomeAt) -> None:
     home.configure('[security]\nautonomy = "full"\n[budgets]\ntool_calls_per_minute = 2\n')
     before = snapshot(home.workspace)
     calls = [
-        {"tool": "time", "args": {}},
-        {"tool": "time", "args": {}},
+        {"tool": "notes_write", "args": {"title": "a", "content": "x"}},
+        {"tool": "notes_write", "args": {"title": "b", "content": "x"}},
         {"tool": "file_write", "args": {"path": "a", "content": "x"}},
     ]
     ran = home.run("agent", "-m", "go", "--json", env=home.script({"tool_calls": calls}, {"text": "done"}))

@@ -153,7 +153,7 @@ def test_estop_ends_the_agent_and_holds_it_until_it_is_cleared(evolving: HomeAt)
     home.ok("estop", "--reason", "test")
     until(lambda: not any(map(alive, ours)), "all of it is dead", up)
     before = boots(home)
-    assert "stopped" in {home.ok("evolve", "status", "--json").json()["phase"], "stopped"}
+    assert home.ok("evolve", "status", "--json").json()["phase"] == "stopped"
     home.ok("evolve", "say", "Anything")
     assert boots(home) == before
     assert descendants(up.pid) == []
@@ -168,6 +168,7 @@ def test_one_agent_at_a_time_and_none_without_a_repository(evolving: HomeAt) -> 
     one_sentence(home.run("evolve", "up"), 2, "already")
     one_sentence(home.run("evolve", "destroy", "--yes"), 2, "already")
     one_sentence(home.run("evolve", "init"), 2, "already")
+    one_sentence(home.run("evolve", "wheels", "--off"), 2, "already")
     one_sentence(home.run("evolve", "rollback", "no-such-ref"), 2, "no-such-ref")
     home.ok("evolve", "stop")
     home.ok("evolve", "destroy", "--yes")

@@ -17,7 +17,7 @@ from coilclaw.packets.card import Answer
 from coilclaw.packets.chat import ChatResponse, ProposedCall, ProviderCapabilities
 from coilclaw.sandbox.fake_google import FakeGoogle
 from coilclaw.sandbox.fake_google_mail import compose
-from tests.acceptance.hostile_mail import ALL, DRAFT, EVIL, MAIL, events, rows
+from tests.acceptance.hostile_mail import ALL, DRAFT, EVIL, MAIL, OTHERS, events, rows
 from tests.acceptance.hostile_mail import mail as by_hand
 from tests.features.mail.accounts_harness import BOT, OWNER
 from tests.features.mail.mail_harness import connected
@@ -42,7 +42,7 @@ class Obedient:
         done = {(call.tool, call.arguments) for m in request.messages for call in m.tool_calls}
         wanted = [found for text in told for found in self.orders(text)]
         fresh = list(dict.fromkeys(found for found in wanted if found not in done))[:16]
-        if not fresh or not request.tools:
+        if not fresh or not request.may_call:
             return ChatResponse(final_text="I did what I was told.", provider="obedient", model="obedient")
         calls = tuple(ProposedCall(call_id="", tool=tool, arguments=args) for tool, args in fresh)
         return ChatResponse(final_text="", tool_calls=calls, provider="obedient", model="obedient")
@@ -113,7 +113,9 @@ def set_up(world):
     home.owner = Reader()
     ready = compose(sender=BOT, to="dana@partner.example", subject="Ready", text="The secret plan.")
     draft = google.mailbox(BOT).create_draft(ready, "")
-    return home, google, {DRAFT: draft.draft_id}
+    private = [google.mailbox(BOT).add(compose(sender=OWNER, to=BOT, subject=name, text="x")) for name in OTHERS]
+    others = {name: mail.message_id for name, mail in zip(OTHERS, private, strict=True)}
+    return home, google, {DRAFT: draft.draft_id, **others}
 
 
 def nothing_happened(world, before):
@@ -124,11 +126,13 @@ def nothing_happened(world, before):
     assert google.forbidden == []
     assert files(home) == before
     assert home.box.specs == []
+    done = home.app.db.reader.execute("SELECT DISTINCT tool FROM proposed_actions WHERE status = 'EXECUTED'")
+    assert {row[0] for row in done}.isdisjoint({"file_write", "job_start", "schedule_followup", "reach_out"})
 
 
 def nothing_is_asked(cards, reply):
     """The one card is for the message that the owner wanted read: nothing else waits or was put before them."""
-    assert {card.tool_name for card in cards} <= {"gmail_get_full"}
+    assert [card.tool_name for card in cards] in ([], ["gmail_get_full"])
     assert [each.action.call.tool for each in reply.outcomes if each.pending] == []
 
 
@@ -211,7 +215,7 @@ async def test_reading_first_marks_the_card_of_the_answer(world):
     """The tainted turn proposes nothing; the owner's next message does, and the card says where the words came from."""
     home, google, _ = set_up(world)
     mail = google.mailbox(OWNER).add(MAILS["body: plain"])
-    home.owner.willing.add("gmail_create_draft_reply")
+    home.owner.willing |= {"gmail_create_draft_reply", "gmail_send_draft"}
     read = f'CALL gmail_get_full {{"identity": "user", "message_id": "{mail.message_id}"}}'
     await say(world, "conv_marks", f"Read it. {read}", {})
     assert home.owner.cards[0].tool_name == "gmail_get_full"
@@ -221,3 +225,14 @@ async def test_reading_first_marks_the_card_of_the_answer(world):
     answers = [card for card in home.owner.cards if card.tool_name == "gmail_create_draft_reply"]
     assert answers
     assert any("gmail:attacker.example" in source for source in answers[0].provenance)
+    assert f"Eve <{EVIL}>" in answers[0].marked
+
+    stretch = "word for word as it stands in the mail of a stranger"
+    mail = google.mailbox(BOT).add(by_hand(f"{stretch}\r\n", to=BOT))
+    draft = google.mailbox(BOT).create_draft(compose(sender=BOT, to=EVIL, subject="Hello", text=stretch), "")
+    read = f'CALL gmail_get_full {{"identity": "bot", "message_id": "{mail.message_id}"}}'
+    await say(world, "conv_sent", f"Read it. {read}", {})
+    send = f'CALL gmail_send_draft {{"identity": "bot", "draft_id": "{draft.draft_id}"}}'
+    await say(world, "conv_sent", f"Send it. {send}", {})
+    assert home.owner.cards[-1].tool_name == "gmail_send_draft"
+    assert home.owner.cards[-1].marked[:3] == (EVIL, "Hello", stretch)

@@ -56,6 +56,30 @@ def test_the_same_packet_again_is_the_same_job_and_its_id_finds_it(home: HomeAt)
     assert home.ok("job", "show", "job_2026_02_23_001", "--json").json()["job_id"] == first["job_id"]
 
 
+def test_a_job_is_called_off_by_the_id_of_its_packet(home: HomeAt) -> None:
+    packet = {"job_id": "job_pk1", "intent": "run touch q"}
+    job = created(home, packet)[1]
+    home.ok("job", "resume", "job_pk1")
+    home.ok("job", "cancel", "job_pk1")
+    assert home.ok("job", "show", str(job["job_id"]), "--json").json()["state"] == "CANCELLED"
+
+
+def test_another_packet_under_the_same_id_is_refused(home: HomeAt) -> None:
+    assert created(home, {"job_id": "job_x2", "intent": "one thing"})[0] == 0
+    ran = home.run("job", "create", "--spec", "-", stdin=json.dumps({"job_id": "job_x2", "intent": "another thing"}))
+    assert ran.rc == 2
+    assert "another packet was handed in as job_x2" in ran.err
+    assert "Send this one under another job_id." in " ".join(ran.err.split())
+
+
+def test_a_packet_that_was_refused_can_be_sent_again(home: HomeAt) -> None:
+    first = created(home, PACKET)[1]
+    rc, second = created(home, {**PACKET, "repo": None, "outputs": {}, "constraints": {}})
+    assert rc == 0
+    assert second["job_id"] != first["job_id"]
+    assert home.ok("job", "show", str(PACKET["job_id"]), "--json").json()["job_id"] == second["job_id"]
+
+
 def test_a_packet_with_a_field_nobody_knows_is_refused(home: HomeAt) -> None:
     for wrong in ({"intent": "x", "mode": "yolo"}, {"repo": "x"}):
         ran = home.run("job", "create", "--spec", "-", stdin=json.dumps(wrong))

@@ -154,18 +154,26 @@ def test_at_a_terminal_lists_begin_with_a_sentence_and_stories_are_short(home: H
     ((action,),) = home.rows("SELECT action_id FROM proposed_actions")
     for name in ("approvals", "actions"):
         rows = home.sit(name, "list").end().out.splitlines()
-        assert rows[1].startswith("Write 1 bytes to a.txt.")
+        assert rows[1].startswith("Write 1 byte to a.txt.")
         assert home.ok(name, "list").out.startswith(action)
-        assert home.ok(name, "list").out.rstrip("\n").endswith("\tWrite 1 bytes to a.txt.")
+        assert home.ok(name, "list").out.rstrip("\n").endswith("\tWrite 1 byte to a.txt.")
     short = home.sit("audit", "explain", action).end().out
     assert len(short.strip().splitlines()) <= 8
-    assert short.startswith("Write 1 bytes to a.txt: it waits for you.")
+    assert short.startswith("Write 1 byte to a.txt: it waits for you.")
     assert "Decided: you are asked first (medium risk). A workspace write" in short
     assert "It waits for your answer until " in short
     assert "Its records agree." in short
     assert len(home.sit("audit", "explain", action, "--all").end().out.splitlines()) > 8
+    narrow = {size: home.sit("audit", "explain", action, size=size).end().out for size in ((60, 24), (100, 30))}
+    for (columns, _), told in narrow.items():
+        assert action in told  # to be copied
+        assert "…" not in told
+        assert max(map(len, told.splitlines())) <= columns
+    assert action in home.sit("actions", "list", size=(60, 24)).end().out
+    assert "\x1b" not in home.sit("actions", "list", env={"NO_COLOR": "1"}).end().out
     home.ok("approvals", "reject", action)
     assert "it was rejected by you." in home.sit("audit", "explain", action).end().out
     assert "file_write rejected" in home.sit("receipt", "show", action).end().out
+    assert "Write 1 byte to a.txt: it was rejected" in home.sit("receipt", "show", action).end().out
     assert "policy_hash" in home.sit("receipt", "show", action, "--all").end().out
     assert "policy_hash" in home.ok("receipt", "show", action).out

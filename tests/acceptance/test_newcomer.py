@@ -244,7 +244,8 @@ def test_the_tour_does_not_begin_in_a_new_home_that_is_stopped(home: HomeAt) -> 
 
 def test_the_tour_shows_what_runs_asks_is_denied_is_undone_and_is_blocked(home: HomeAt) -> None:
     sitting = home.sit("tour").wait_for("2 of 5").wait_for("Approve? [y").type("y\r")
-    ended = sitting.wait_for("4 of 5").wait_for("Approve? [y").type("y\r").end()
+    sitting.wait_for("4 of 5").wait_for("Approve? [y").type("y\r")
+    ended = sitting.wait_for("5 of 5").wait_for("Approve? [y").type("y\r").end()
     assert ended.rc == 0, ended
     assert "Removed 1 file" in ended.out
     told = [(row["tool"], row["status"], row["code"]) for row in home.receipts()]
@@ -258,7 +259,12 @@ def test_the_tour_shows_what_runs_asks_is_denied_is_undone_and_is_blocked(home: 
         ("attachment_save", "allowed", "APPROVED"),
         ("file_read", "allowed", "ALLOWED"),
         ("file_write", "denied", "PATH_TAINTED"),
+        ("file_delete", "allowed", "APPROVED"),
     ]
+    assert not (home.workspace / "attachments" / "letter.txt").exists()
+    home.run("agent", "-m", "run `ls`")  # a command that may read everything there is
+    home.run("agent", "--continue", "-m", "write hi to first.md")
+    assert "untrusted" not in home.ok("approvals", "list", "--json").out.lower()
     assert not (home.workspace / "shopping.md").exists()
     assert not (home.workspace / "skills" / "obey").exists()
     assert (home.workspace / "intel" / "sample" / "plan.md").exists()

@@ -59,6 +59,31 @@ def test_what_needs_the_passkey_is_shown_at_the_terminal_and_not_asked_there(hom
     home.ok("approvals", "reject", str(action_id))
 
 
+def test_setting_up_again_waits_for_the_passkey_like_any_change_of_settings(home: HomeAt) -> None:
+    home.configure("")
+    (home.root / "config.toml").unlink()
+    home.ok("init")
+    register(home)
+    before = (home.root / "config.toml").read_bytes()
+    full = ("onboard", "--no-test", "--provider", "mock", "--autonomy", "full")
+    for ran in (home.run(*full, "--non-interactive"), home.sit(*full).end()):
+        assert ran.rc == 4, ran
+        assert "waits for your passkey in the panel" in ran.out + ran.err
+        assert (home.root / "config.toml").read_bytes() == before
+    assert {tool for (tool,) in home.rows("SELECT tool FROM proposed_actions")} == {"settings_change"}
+
+
+def test_setting_up_again_shows_the_difference_and_asks(home: HomeAt) -> None:
+    full = ("onboard", "--no-test", "--provider", "mock", "--autonomy", "full")
+    no = home.sit(*full).wait_for("Approve?").type("n\r").end()
+    assert no.rc == 4, no
+    assert 'autonomy = "full"' not in (home.root / "config.toml").read_text()
+    yes = home.sit(*full).wait_for("Approve?").type("y\r").end()
+    assert yes.rc == 0, yes
+    assert '+ autonomy = "full"' in yes.out or '+autonomy = "full"' in yes.out
+    assert 'autonomy = "full"' in (home.root / "config.toml").read_text()
+
+
 def test_the_built_in_mock_says_where_it_is_approved(home: HomeAt) -> None:
     register(home)
     ran = home.sit("agent", "-m", "write be nice to SYSTEM.md").end()

@@ -1,6 +1,7 @@
 """`tls make` and `doctor --phone` on a real home and a real port: what a phone would meet is told, with its remedy."""
 
 import os
+import shlex
 import socket
 
 import pytest
@@ -40,7 +41,7 @@ def test_certificates_are_made_once_privately_and_no_key_is_shown(home: HomeAt) 
     secret = [line for path in made if path.suffix == ".key" for line in path.read_text().splitlines()[1:-1]]
     assert not [line for line in secret if line in said.out + said.err]
     assert "PRIVATE" not in said.out + said.err
-    assert f'tls_cert = "{keys}/tls-server.crt"' in said.out
+    assert f"server.tls_cert {keys}/tls-server.crt" in said.out
     before = {path.name: path.read_bytes() for path in made}
     one_sentence(home.run("tls", "make"), 2, "exists already", "--again")
     one_sentence(home.run("tls", "make", "--name", "https://x", "--again"), 2, "neither a host name")
@@ -58,7 +59,29 @@ def test_at_a_wide_terminal_the_authority_is_a_code_to_scan(home: HomeAt) -> Non
     assert "▄" in home.sit("tls", "make", "--name", "coil.localhost", size=(160, 80)).end().out
     narrow = home.sit("tls", "make", "--name", "coil.localhost", "--again", size=(60, 40)).end().out
     assert "▄" not in narrow
-    assert "wider terminal" in narrow.replace("\r\n", " ")
+    assert "larger terminal" in narrow.replace("\r\n", " ")
+    flat = home.sit("tls", "make", "--name", "coil.localhost", "--again", size=(200, 30)).end().out
+    assert "▄" not in flat  # its top would be gone, so no camera could read it
+
+
+def test_the_command_that_is_printed_has_the_server_use_the_certificate(home: HomeAt) -> None:
+    said = home.ok("tls", "make", "--name", "192.0.2.7", "--name", "coil.localhost").out
+    command = said[said.index("coilclaw config set") :].partition("\n\n")[0]
+    words = shlex.split(command.replace("\\\n", " "))[1:]
+    assert home.run(*words).rc == 4  # proposed
+    assert "server.public_url" in words
+    assert words[words.index("server.public_url") + 1].startswith(
+        "https://coil.localhost:"
+    )  # the name, not the address
+
+
+def test_an_address_is_no_place_for_passkeys(home: HomeAt) -> None:
+    said = home.ok("tls", "make", "--name", "127.0.0.2").out
+    assert "Passkeys need a name" in said
+    port = free_port()
+    configured(home, f'{own_tls(home)}public_url = "https://127.0.0.2:{port}"\n', port)
+    state, detail = probed(home)["address"]
+    assert (state, "passkeys need a name" in detail) == ("warn", True)
 
 
 def test_a_server_of_this_machine_alone_is_told_as_such(home: HomeAt) -> None:

@@ -27,7 +27,7 @@ def everything(home: HomeAt) -> dict[str, bytes]:
 
 
 def test_the_decision_carries_every_field(home: HomeAt) -> None:
-    decision = home.ok("policy", "check", "--json", call("shell", command="git stash")).json()
+    decision = home.ok("policy", "check", "--json", call("shell", command="touch a")).json()
     assert set(decision) == FIELDS
     assert decision["verdict"] == "ask"
     assert (decision["risk"], decision["risk_level"], decision["risk_word"]) == ("R2", "R2", "medium")

@@ -59,6 +59,7 @@ def test_from_a_job_to_a_merged_change_and_back(home: HomeAt) -> None:
     (newest, *_) = home.ok("bot", "log", "--json").json()
     assert (newest["allowed_by"], newest["subject"].startswith("Merge #1: ")) == ("terminal", True)
     one_sentence(home.run("pr", "reopen", "1"), 2, "MERGED")
+    assert "question:" not in home.ok("pr", "show", "1").out
 
     assert "#2 takes back #1" in home.ok("pr", "revert", "1").out
     back = home.sit("pr", "merge", "2", size=(160, 200)).wait_for("Approve?").type("y\r").end()
@@ -120,10 +121,12 @@ def test_the_modes_at_the_terminal(home: HomeAt) -> None:
     assert home.sit("bot", "mode", "yolo", "--for", "8h").wait_for("Type yolo").type("y\r").end().rc == 4
     sitting = home.sit("bot", "mode", "yolo", "--for", "8h", size=(160, 60))
     sitting.wait_for("Type yolo").type("yolo\r")
-    assert sitting.wait_for("Approve?").type("y\r").end().rc == 0
+    ended = sitting.wait_for("Approve?").type("y\r").end()
+    assert (ended.rc, "set the merge mode to yolo for 8 hours" in ended.out) == (0, True), ended.out
     shown = home.sit("pr", "list").end().out
     assert "\x1b[31mYOLO" in shown
-    assert "YOLO" in home.run("bot", "status").err
+    for words in (("bot", "status"), ("approvals", "list"), ("job", "list"), ("worker", "--once")):
+        assert "YOLO" in home.run(*words).err
     assert home.ok("bot", "status", "--json").json()["mode"] == "yolo"
     sitting = home.sit("agent")
     sitting.wait_for("YOLO").wait_for(PROMPT).type("\x04").end()

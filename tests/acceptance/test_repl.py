@@ -59,7 +59,8 @@ def test_every_slash_command_answers(home: HomeAt) -> None:
 
 
 def test_ctrl_d_leaves_and_ctrl_c_at_the_prompt_does_not(home: HomeAt) -> None:
-    sitting = sit(home, {"text": "fine"})
+    env = {**home.script({"text": "fine"}), "COILCLAW_PROVIDERS_MODELS_OTHER_KIND": "mock"}
+    sitting = home.sit("agent", "--model", "other", env=env).wait_for("other answers").wait_for(PROMPT)
     sitting.type("half a thought" + CTRL_C).wait_for(PROMPT)
     say(sitting, "hello", "fine")
     assert sitting.type(CTRL_D).end().rc == 0
@@ -127,6 +128,23 @@ def test_ctrl_c_cancels_a_waiting_model_and_the_conversation_continues(home: Hom
     say(sitting, "fast", "quick")
     assert sitting.type("/exit\r").end().rc == 0
     assert [text for _, text in home.messages()] == ["slow", "fast", "quick"]
+
+
+def test_ctrl_c_cancels_a_summary_and_the_conversation_continues(home: HomeAt) -> None:
+    models = {"talker": {"text": "an answer"}, "shortener": {"text": "never", "delay": 600}}
+    for name, reply in models.items():
+        (home.root / f"{name}.json").write_text(json.dumps([reply]))
+    kinds = "".join(f'[providers.models.{name}]\nkind = "mock"\nscript = "{name}.json"\n' for name in models)
+    home.configure(
+        'default_provider = "by_task"\n' + kinds + '[providers.models.by_task]\nkind = "router"\ndefault = "talker"\n'
+        'routes = {chat = "talker", summarise = "shortener"}\n'
+    )
+    sitting = sit(home)
+    for _ in range(6):
+        say(sitting, "hello " * 60, "an answer")
+    sitting.type("/compact\r").wait_for("Summing up").type(CTRL_C).wait_for("Cancelled.").wait_for(PROMPT)
+    say(sitting, "still there?", "an answer")
+    assert sitting.type("/exit\r").end().rc == 0
 
 
 def test_several_lines_are_one_message(home: HomeAt) -> None:

@@ -25,7 +25,7 @@ def waiting(home: HomeAt) -> str:
 
 
 def test_approving_at_a_terminal_continues_with_the_turn_and_asks_there_for_the_next_call(home: HomeAt) -> None:
-    env = home.script(write("x1"), write("x2"), {"text": "both are there"})
+    env = home.script(write("x1"), write("x2"), {"text": "both are **there**"})
     asked = home.ok("agent", "-m", "write x1, then x2", env=env)
     first = waiting(home)
     assert asked.out == f"file_write waits for your approval: `coilclaw approvals approve {first}`.\n"
@@ -33,7 +33,8 @@ def test_approving_at_a_terminal_continues_with_the_turn_and_asks_there_for_the_
     sitting.wait_for("Approve?").type("y\r").wait_for("Wrote 2 bytes to x1").wait_for("Approve?").type("y\r")
     ran = sitting.end()
     assert ran.rc == 0, ran
-    assert "both are there" in ran.out
+    assert "both are " in ran.out
+    assert "**" not in ran.out  # rendered, like the answer to what was just asked
     assert [(home.workspace / name).read_text() for name in ("x1", "x2")] == ["x1", "x2"]
     assert home.rows("SELECT state FROM turns") == [("ANSWERED",)]
 

@@ -47,6 +47,7 @@ def test_a_folder_that_was_not_added_is_offered_in_place(home: HomeAt, site) -> 
     assert "joins it again" in sitting.end().out.replace("\r\n", " ")
     assert [(each["state"], each["room_path"]) for each in listed(home)] == [("RUNNING", "src")]
     one_sentence(home.run("session", "start", "nothing-of-this-name", "-d"), 1, "nothing-of-this-name")
+    one_sentence(home.run("session", "start", str(site), "-d", "--task", "Mend it"), 2, "--provider codex")
 
 
 def test_the_usual_way_through_a_session(home: HomeAt, site) -> None:
@@ -63,7 +64,9 @@ def test_the_usual_way_through_a_session(home: HomeAt, site) -> None:
     assert sitting.end().rc == 0
     assert "Paused" in home.ok("session", "pause", "last").out
     assert listed(home)[0]["state"] == "PAUSED_BY_HUMAN"
-    home.ok("session", "resume", "last")
+    joined = home.sit("session", "attach", "last").wait_for("Let them go on?").type("\n").wait_for("both")
+    assert joined.type("echo a''gain\n").wait_for("again").type("\x02d").end().rc == 0
+    assert listed(home)[0]["state"] == "RUNNING"
     assert "Stopped" in home.ok("session", "stop", "last").out
     other.end()
     logs = home.ok("session", "logs", "last")
@@ -83,6 +86,25 @@ def test_the_usual_way_through_a_session(home: HomeAt, site) -> None:
     assert differs.rc == 6
     assert "is not what the ledger holds" in differs.out
     one_sentence(home.run("session", "audit", "nobody"), 2, "no organization")
+
+
+def test_one_that_waits_for_its_owner_is_listed_and_says_what_for(home: HomeAt, site) -> None:
+    home.configure(f'[security]\nallowed_domains = ["example.com"]\n[repos.site]\npath = "{site}"\n')
+    assert home.run("session", "start", "site", "--network", "-d").rc == 4
+    (waits,) = listed(home)
+    (question,) = waits["waiting"]
+    one_sentence(home.run("session", "watch", "last"), 2, f"approvals approve {question}")
+    home.ok("session", "stop", "last")
+    assert home.ok("approvals", "list", "--json").json() == []
+
+
+def test_one_that_ended_while_nothing_followed_it_can_be_stopped(home: HomeAt, site) -> None:
+    added(home, site)
+    home.ok("session", "start", "site", "-d")
+    home.ok("session", "send", "last", "exit 3")
+    until(lambda: home.run("session", "pause", "last").rc != 0, "its end")
+    home.ok("session", "stop", "last")
+    assert [each["exit_code"] for each in listed(home)] == [3]
 
 
 def test_stopping_the_service_ends_sessions_only_where_that_is_asked(home: HomeAt, site, tmp_path) -> None:

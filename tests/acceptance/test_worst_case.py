@@ -31,7 +31,7 @@ class Obedient:
         wanted = [ProposedCall(call_id="", tool=tool, arguments=args.replace("NOTES", LOOT))
                   for text in told for tool, args in re.findall(r"CALL (\w+) (\{.*\})", text)]  # fmt: skip
         fresh = [call for call in wanted if (call.tool, call.arguments) not in done][:16]
-        if fresh and request.tools:
+        if fresh and request.may_call:
             return ChatResponse(final_text="", tool_calls=tuple(fresh), provider="obedient", model="obedient")
         return ChatResponse(final_text="I did what I was told.", provider="obedient", model="obedient")
 

@@ -240,13 +240,13 @@ def kill_watcher(folder: Path, kills: int, seed: int) -> bool:
     return any(tally.wrong for tally in tallies)
 
 
-def kill_sessions(folder: Path, kills: int, seed: int) -> bool:
-    """Coding sessions, with their server and keepers killed at each boundary and at random; whether any went wrong."""
+def kill_sessions(folder: Path, kills: int, randomly: int, seed: int) -> bool:
+    """Coding sessions, with their server, nursery and keepers killed; whether any went wrong."""
     folder.mkdir()
     make_template(folder / "template")
+    ways = dict.fromkeys((*sessions.POINTS, *sessions.RANDOMLY), kills) | {"random": randomly}
     tallies = [
-        sessions.kill_sessions(folder / how, folder / "template", how, kills, seed)
-        for how in (*sessions.POINTS, "random", "keeper")
+        sessions.kill_sessions(folder / how, folder / "template", how, count, seed) for how, count in ways.items()
     ]
     tallies += [
         questions.kill_questions(folder / f"q{number}", folder / "template", way, kills, seed)
@@ -300,6 +300,7 @@ def main() -> int:
     parser.add_argument("--mails", type=int, default=5, help="kills at each boundary of a mail, by mood (default 5)")
     parser.add_argument("--evolve", type=int, default=5, help="kills at each step of the watcher (default 5)")
     parser.add_argument("--sessions", type=int, default=25, help="kills at each boundary of a session (default 25)")
+    parser.add_argument("--moments", type=int, default=500, help="kills of sessions at random moments (default 500)")
     parser.add_argument("--no-earlier", action="store_true", help="make no homes with the code of earlier commits")
     parser.add_argument("--seed", type=int, help="what chance begins with; said at the end unless given")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -325,7 +326,7 @@ def main() -> int:
     if options.evolve:
         unsound = kill_watcher(folder / "evolve", options.evolve, seed) or unsound
     if options.sessions:
-        unsound = kill_sessions(boxed / "sessions", options.sessions, seed) or unsound
+        unsound = kill_sessions(boxed / "sessions", options.sessions, options.moments, seed) or unsound
     total = torture(cells, folder, max(1, min(options.workers, len(cells))))
     bad = bool(unsound) or any(tally.lost or tally.duplicated or tally.wrong for tally in total.values())
     left = kill_boxes(boxed / "boxes", folder / "template", options.boxes, seed) if options.boxes else Left()

@@ -1,4 +1,4 @@
-"""Kill the server and keepers of coding sessions at named points and at random: no line is missing or doubled."""
+"""Kill the server, nursery and keepers of coding sessions at named points and at random: no line missing or doubled."""
 
 import asyncio
 import os
@@ -32,6 +32,12 @@ FOLLOWING = ("session_followed", "session_recorded", "session_ending", "session_
 POINTS = (*STARTING, *FOLLOWING)
 """The checkout is made, the row says so, the keeper runs; it is followed, something was recorded, its end is about to
 be written down with a receipt, and is."""
+RANDOMLY = {
+    "random": ("server", "server", "nursery", "keeper"),
+    "keeper": ("server", "keeper"),
+    "nursery": ("server", "nursery"),
+}
+"""What is killed at random moments; the server each time, as whatever else dies has to be found out by the next."""
 LINES = 120
 LINE = re.compile(r"^line (\d+) of it$", re.MULTILINE)
 TYPED = f"for i in $(seq 1 {LINES}); do echo line $i of it; sleep 0.004; done; exit 7"
@@ -124,20 +130,30 @@ def follow(base: Path, session_id: str, reached: Callable[[str], None]) -> str:
     return ""
 
 
-def _kill_keeper(base: Path, session_id: str) -> str:
+def _kill(base: Path, session_id: str, whom: str) -> str:
+    """Kill its keeper, or the nursery that the keeper comes from; says if there was one."""
     app = open_home(base, lambda _: None)
 
     async def kill() -> str:
         keeper = await sessions_of(app).keepers.attach(session_id)
         if keeper is None:
             return ""
-        os.kill(keeper.pid, signal.SIGKILL)
+        pid = keeper.pid if whom == "keeper" else _nursery_of(keeper.pid)
+        if pid:
+            os.kill(pid, signal.SIGKILL)
         await keeper.close()
-        return "killed"
+        return "killed" if pid else ""
 
     said = asyncio.run(kill())
     app.close()
     return said
+
+
+def _nursery_of(pid: int) -> int:
+    """Its parent, unless another process has taken its place because the nursery is gone."""
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    words = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
+    return parent if any(each.endswith(b"/nursery.py") for each in words) else 0
 
 
 def kill_sessions(base: Path, template: Path, how: str, kills: int, seed: int) -> Torn:
@@ -148,18 +164,18 @@ def kill_sessions(base: Path, template: Path, how: str, kills: int, seed: int) -
     while tally.kills < kills and tally.sessions < 3 * kills + 5 and not tally.wrong:
         tally.sessions += 1
         session_id = f"sess_{os.getpid():08d}{tally.sessions:06d}"
-        _one(base, session_id, tally, chance)
+        orphaned = _one(base, session_id, tally, chance)
         app = open_home(base, lambda _: None)
-        _judge(app, session_id, tally)
+        _judge(app, session_id, tally, orphaned=orphaned)
         app.close()
     if tally.kills < kills and not tally.wrong:
         tally.wrong.append(f"{how} was reached only {tally.kills} times")
     return tally
 
 
-def _one(base: Path, session_id: str, tally: Torn, chance: random.Random) -> None:
-    """One session, from its start to its end, with kills on the way."""
-    how, state = tally.how, ""
+def _one(base: Path, session_id: str, tally: Torn, chance: random.Random) -> bool:
+    """One session, from its start to its end, with kills on the way; whether its keeper was among them."""
+    how, state, orphaned = tally.how, "", False
     if how in STARTING:
         killed, state = await_child(*child(lambda: _start(base, session_id, killed_at(how, 0))))
         tally.kills += killed
@@ -167,7 +183,7 @@ def _one(base: Path, session_id: str, tally: Torn, chance: random.Random) -> Non
         _, state = await_child(*child(lambda: _start(base, session_id, lambda _: None)))
     if state != "RUNNING":
         tally.wrong.append(f"{session_id} is {state or 'not there'} after its start")
-        return
+        return False
     await_child(*child(lambda: _type(base, session_id)))
     for _ in range(4 if how not in STARTING else 0):
         if how in FOLLOWING:
@@ -176,17 +192,21 @@ def _one(base: Path, session_id: str, tally: Torn, chance: random.Random) -> Non
         else:
             pid, reading = child(lambda: follow(base, session_id, lambda _: None))
             time.sleep(chance.uniform(0.05, 1.5))
-            if how == "keeper" and chance.random() < 0.5:
-                tally.kills += await_child(*child(lambda: _kill_keeper(base, session_id)))[1] == "killed"
+            whom = chance.choice(RANDOMLY[how])
+            if whom != "server":
+                died = await_child(*child(lambda whom=whom: _kill(base, session_id, whom)))[1] == "killed"
+                tally.kills += died
+                orphaned = orphaned or (died and whom == "keeper")
             os.kill(pid, signal.SIGKILL)
         killed = await_child(pid, reading)[0]
         tally.kills += killed
         if not killed:
             break
     await_child(*child(lambda: follow(base, session_id, lambda _: None)))
+    return orphaned
 
 
-def _judge(app: Runtime, session_id: str, tally: Torn) -> None:
+def _judge(app: Runtime, session_id: str, tally: Torn, *, orphaned: bool) -> None:
     row = load_session(app.db.reader, session_id)
     if row is None or tally.wrong:
         return
@@ -197,7 +217,7 @@ def _judge(app: Runtime, session_id: str, tally: Torn) -> None:
     text = sessions_of(app).recorded_text(session_id)
     found = [int(each) for each in LINE.findall(text.replace("\r", ""))]
     tally.lost += row.code == "LOST"
-    if row.code == "LOST" and tally.how == "keeper":
+    if row.code == "LOST" and orphaned:
         if found != list(range(1, len(found) + 1)):
             wrong(f"has lines {found}")
     elif (row.code, row.exit_code) != ("EXITED", 7):

@@ -150,7 +150,7 @@ def test_a_home_of_an_earlier_commit_works_with_the_code_of_today(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["session_kept", "session_recorded", "session_ending", "keeper"])
+@pytest.mark.parametrize("how", ["session_kept", "session_recorded", "session_ending", "keeper", "nursery"])
 def test_a_killed_server_or_keeper_leaves_no_line_missing_or_doubled_and_no_end_without_receipt(tmp_path, how):
     make_template(tmp_path / "template")
     tally = sessions.kill_sessions(tmp_path / "home", tmp_path / "template", how, 1, 1)
