@@ -20,7 +20,7 @@ from tests.home import Sample
 from tests.torture import tamper
 from tests.torture.tamper import Books
 
-TAMPERINGS = {**tamper.named(), **tamper.damages()}
+TAMPERINGS = {**tamper.named(), **tamper.damages(), **tamper.misplaced()}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,15 @@ def test_a_home_that_had_some_of_everything_is_intact(books):
         "an attempt raised",
         "a receipt row that is no text",
         "ledger.key empty",
+        "a trigger that approves",
+        "a trigger of ours changed",
+        "a view in the place of the receipts",
+        "tool_receipts.log is a pipe",
+        "tool_receipts.log is 64 GB of nothing",
+        "tool_receipts.log.heads is a pipe",
+        "tool_receipts.log.heads is 64 GB of nothing",
+        "keys/ledger.key is a pipe",
+        "keys/ledger.count is a device",
     ],
 )
 def test_tampering_is_named(copy, name):

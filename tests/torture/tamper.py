@@ -5,6 +5,7 @@ all files, the keys included: damage is nobody's doing.
 """
 
 import json
+import os
 import random
 import shutil
 import sqlite3
@@ -24,6 +25,7 @@ from coilclaw.ledger.prune import Pruner
 from coilclaw.packets.canonical import canonical_bytes, sha256_hex
 from coilclaw.packets.receipt import sealed
 from coilclaw.store.retention import Days
+from coilclaw.store.schema import SHAPE, shape_hash
 from tests.features.conftest import Office, calls
 from tests.home import Owner, Sample
 
@@ -307,6 +309,20 @@ def _heads(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[Books], No
     return lambda books: _edit_lines(books.heads, change)
 
 
+def _trigger(when: str, does: str) -> Callable[[Books], None]:
+    """One that nobody of ours made; `meta` can be made to say that it belongs."""
+    made = f"CREATE TRIGGER unknown AFTER {when} BEGIN {does}; END"
+
+    def apply(books: Books) -> None:
+        books.sql(made)
+        db = sqlite3.connect(books.database)
+        found = shape_hash(db)
+        db.close()
+        books.sql(f"INSERT OR REPLACE INTO meta (key, value) VALUES ('shape', '{found} is equivalent to {SHAPE}')")
+
+    return apply
+
+
 def _decision(field: str, value: str) -> Callable[[Books], None]:
     return _sql(
         f"UPDATE proposed_actions SET decision_json = json_set(decision_json, '$.{field}', {value})"
@@ -486,6 +502,23 @@ def named() -> dict[str, Callable[[Books], None]]:
         "the database is garbage": lambda books: books.database.write_bytes(random.Random(1).randbytes(8192)) and None,
         "the database deleted": lambda books: books.database.unlink(),
         "the database cut": lambda books: books.database.write_bytes(books.database.read_bytes()[:-40960]) and None,
+        "a trigger that takes receipts back": _trigger(
+            "INSERT ON receipts", "DELETE FROM receipts WHERE seq = NEW.seq"
+        ),
+        "a trigger that approves": _trigger(
+            "INSERT ON proposed_actions", "UPDATE proposed_actions SET status = 'APPROVED'"
+        ),
+        "a trigger on another table": _trigger("UPDATE ON meta", "DELETE FROM audit_log WHERE seq = 1"),
+        "a trigger of ours changed": lambda books: (
+            books.sql(
+                "DROP TRIGGER messages_removed",
+                "CREATE TRIGGER messages_removed AFTER DELETE ON messages BEGIN DELETE FROM audit_log; END",
+            )
+            and None
+        ),
+        "a view in the place of the receipts": lambda books: (
+            books.sql("ALTER TABLE receipts RENAME TO hidden", "CREATE VIEW receipts AS SELECT * FROM hidden") and None
+        ),
         "the receipts table dropped": lambda books: books.sql("DROP TABLE receipts") and None,
         "the audit table dropped": lambda books: books.sql("DROP TABLE audit_log") and None,
         "the actions table dropped": lambda books: books.sql("DROP TABLE proposed_actions") and None,
@@ -516,6 +549,32 @@ def damages() -> dict[str, Callable[[Books], None]]:
     return {f"{name} {how}": write(name, data) for name in files for how, data in garbage.items()}
 
 
+def misplaced() -> dict[str, Callable[[Books], None]]:
+    """Something else where a file should be: whoever reads it must not wait, nor read without end."""
+
+    def put(name: str, make: Callable[[Path], object]) -> Callable[[Books], None]:
+        def change(books: Books) -> None:
+            file = books.root / name
+            file.unlink()
+            make(file)
+
+        return change
+
+    def endless(file: Path) -> None:
+        file.touch()
+        os.truncate(file, 1 << 36)
+
+    keys = (f"keys/ledger.{name}" for name in ("key", "pub", "mark", "count"))
+    files = ("tool_receipts.log", "tool_receipts.log.heads", "memory.sqlite", *keys)
+    things: dict[str, Callable[[Path], object]] = {
+        "a pipe": os.mkfifo,
+        "a folder": Path.mkdir,
+        "a device": lambda file: file.symlink_to("/dev/zero"),
+        "64 GB of nothing": endless,
+    }
+    return {f"{name} is {what}": put(name, make) for name in files for what, make in things.items()}
+
+
 class Tally(msgspec.Struct):
     """What became of the tamperings."""
 
@@ -536,7 +595,7 @@ HARMLESS = ("ledger.key gone",)
 def tamper(books: Books, folder: Path) -> Tally:
     """Apply everything, each to a copy of its own."""
     tally = Tally()
-    for name, change in {**dict(columns()), **named(), **damages()}.items():
+    for name, change in {**dict(columns()), **named(), **damages(), **misplaced()}.items():
         copy = books.copy(folder / "copy")
         try:
             change(copy)

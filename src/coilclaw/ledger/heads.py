@@ -11,10 +11,12 @@ from coilclaw.ledger.vouch import Count, first_count, read_count
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import LedgerBroken, StorageError
 from coilclaw.packets.receipt import GENESIS, Covered, Head
-from coilclaw.store.durable import sync_folder, write_all, write_durably
+from coilclaw.store.durable import open_plain, read_plain, sync_folder, write_all, write_durably
 from coilclaw.store.tx import Tx
 
 TAIL = 4096
+KEY_BYTES = 1 << 16
+"""No file beside the key is larger."""
 _HEAD = msgspec.json.Decoder(Head)
 _KEY = rb"[0-9a-f]{64}\n?"
 _ROWS = b"coilclaw rows 1"
@@ -92,7 +94,7 @@ class SigningKey:
     def count_data(self) -> bytes | None:
         """The count's file; None if it is missing."""
         try:
-            return self.count_file.read_bytes()
+            return read_plain(self.count_file, KEY_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -143,7 +145,7 @@ class SigningKey:
         A damaged one is an error, never treated as missing: truncating it could hide an older database.
         """
         try:
-            line = self.mark_file.read_bytes()
+            line = read_plain(self.mark_file, KEY_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -175,7 +177,7 @@ class SigningKey:
 
     def _read(self, path: Path) -> bytes:
         try:
-            data = path.read_bytes()
+            data = read_plain(path, KEY_BYTES)
         except OSError as error:
             raise StorageError(f"the ledger key {path} cannot be read ({error.strerror}).", remedy=_RESTORE) from error
         key = read_key(data)
@@ -279,7 +281,7 @@ def append_heads(path: Path, lines: list[bytes]) -> None:
 def last_size_in(path: Path) -> int:
     """The size of the last chained head next to the log; -1 if there is none (the first head has size 0)."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             lines = file.read().split(b"\n")[:-1]
     except FileNotFoundError:

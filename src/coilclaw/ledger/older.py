@@ -16,6 +16,7 @@ from coilclaw.packets.receipt import Receipt
 from coilclaw.store.tx import Tx
 
 TAIL = 64 * 1024
+LONGEST = 1 << 23
 _RECEIPT = msgspec.json.Decoder(Receipt)
 
 
@@ -77,7 +78,7 @@ def _attempted(db: Tx, log: Path) -> tuple[str, ...]:
         return ()
     try:
         with log.open("rb") as file:
-            for line in file:
+            while line := file.readline(LONGEST):
                 receipt = _decoded(line)
                 if receipt is None or receipt.status == "denied" or not receipt.action_id:
                     continue

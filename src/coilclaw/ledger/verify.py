@@ -1,5 +1,6 @@
 """Verification: compares log, rows, heads, audit and actions with each other and names every inconsistency."""
 
+import errno
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,10 +21,14 @@ from coilclaw.ledger.standing import answer_faults
 from coilclaw.ledger.vouch import macs_of
 from coilclaw.ledger.witnesses import HeadCheck, Witnesses, read_witnesses
 from coilclaw.packets.receipt import GENESIS, Head
+from coilclaw.store.durable import open_plain
+from coilclaw.store.schema import added_to
 from coilclaw.store.tx import Tx
 
 __all__ = ["Broken", "Kind", "Report", "hash_of_line", "verify_all", "verify_ledger"]
 CHUNK = 1 << 20
+LONGEST = 8 * CHUNK
+"""No line of the log is longer."""
 _ROWS = (
     "SELECT seq, CAST(line AS BLOB), CAST(receipt_id || ' ' || action_id || ' ' || receipt_hash AS BLOB), mac"
     " FROM receipts WHERE seq > ? ORDER BY seq"
@@ -66,6 +71,8 @@ def _read_lines(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
         whole, newline, tail = piece.rpartition(b"\n")
         if not newline:
             rest += piece
+            if len(rest) > LONGEST:
+                raise OSError(errno.EFBIG, f"a line is longer than {LONGEST:,} bytes")
             continue
         yield (rest + whole).split(b"\n")
         rest = tail
@@ -166,6 +173,7 @@ class _Verification:
                 found.during(lambda: heads.check(self._db), "the heads")
                 self._chain = _Chain(self._points())
                 found.during(lambda: _check_begun_anew(self._db, self._seen.trusted), "the receipts")
+                found.during(self._shape, "the schema")
                 found.during(self._receipts, "the receipts")
                 for broken in heads.late.all:
                     found.take(broken)
@@ -181,6 +189,10 @@ class _Verification:
             points.setdefault(self._seen.count.receipts, self._seen.count.hash)
         return points
 
+    def _shape(self) -> None:
+        for fault in added_to(self._db):
+            self._found.add(0, "edited", f"the database's schema: {fault}")
+
     # Receipts
 
     def _receipts(self) -> None:
@@ -193,7 +205,7 @@ class _Verification:
     def _walk(self, rows: Iterator[_Row]) -> None:
         """Walk the log together with the rows, then the rows that it lacks."""
         if self._log_path.exists():
-            with self._log_path.open("rb") as file:
+            with open_plain(self._log_path) as file:
                 pieces = _read_lines(file, self._seen.log_size)
                 for lines in pieces:
                     self._lines(lines, pieces, list(islice(rows, len(lines))))

@@ -15,7 +15,11 @@ from coilclaw.ledger.log import known_size
 from coilclaw.ledger.vouch import Count, read_count
 from coilclaw.packets.errors import CoilclawError, LedgerBroken
 from coilclaw.packets.receipt import Head
+from coilclaw.store.durable import read_plain
 from coilclaw.store.tx import Tx
+
+HEADS_BYTES = 1 << 30
+"""As much as years of heads."""
 
 
 class Witnesses(msgspec.Struct, kw_only=True):
@@ -53,7 +57,7 @@ def read_witnesses(db: Tx, log: Path, heads: Path, key: SigningKey, found: Findi
         seen.heads_known = 0 if head is None else head.heads
 
     def files() -> None:
-        data = heads.read_bytes() if heads.exists() else b""
+        data = read_plain(heads, HEADS_BYTES) if heads.exists() else b""
         *seen.beside, torn = data.split(b"\n")
         if torn:
             found.notes.append("the last line of the heads file is incomplete; the next head repairs it")

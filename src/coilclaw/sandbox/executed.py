@@ -19,6 +19,8 @@ _NAMES = frozenset(
     .mkshrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .zshrc .zshenv .zprofile .zlogin .zlogout
     .inputrc .xprofile .xinitrc .xsession .xsessionrc .pam_environment config.fish .ssh .direnv .tmux.conf .screenrc
     .shadowenv.d .xonshrc .flox
+    .direnvrc .bash_completion .bashrc.d .zshrc.d .devbox devbox.json devenv.nix flake.nix shell.nix .sdkmanrc .mailcap
+    .gnupg .kube .aws .quiltrc .tmuxinator.yml .tmuxinator.yaml .tmuxp.yaml .tmuxp.yml .tmuxp.json .smug.yml
     """
     # An editor or a debugger that opens the folder.
     """
@@ -28,6 +30,13 @@ _NAMES = frozenset(
     .bsp buildserver.json .sourcekit-lsp rust-analyzer.toml .rust-analyzer.toml hie.yaml .hie-bios config.nims
     .rubocop.yml .flake8 .gitpod.yml .idx .replit .codesandbox .externaltoolbuilders .kateproject .lite_project.lua
     .luarc.json .luarc.jsonc .luacheckrc .mypy.ini mypy.ini
+    _gvimrc .vimrc.local .lazy.lua .neoconf.json .nlsp-settings .vimspector.json session.vim .yas-setup.el .kakrc.local
+    .run .factorypath .bloop .merlin .fvm .fvmrc .ruby-lsp .ruby-lsp.yml .standard.yml .erb-lint.yml .erb_lint.yml
+    .erb-linters .haml-lint.yml .slim-lint.yml .sqlfluff .lintr .cmake-format.py cmake-format.py .gersemirc .tflint.hcl
+    .tflint.d .terraform .phpactor.json .phpactor.yml .asciidoctor .asciidoctorconfig .latexmkrc latexmkrc zls.json
+    pylintrc.toml .pylintrc.toml .gitpod .gitpod.dockerfile .ona devfile.yaml .devfile.yaml .stackblitzrc replit.nix
+    .eslintrc.js .eslintrc.cjs .prettierrc.js .prettierrc.cjs .prettierrc.mjs .prettierrc.ts .stylelintrc.js
+    .stylelintrc.cjs .stylelintrc.mjs
     """
     # A coding agent: its settings, hooks, servers and instructions.
     """
@@ -37,6 +46,8 @@ _NAMES = frozenset(
     .goosehints .aider.conf.yaml .openhands .openhands_instructions .augment .augment-guidelines .warp warp.md .rules
     .cline .copilot .claude-plugin .grok grok.md .vibe agent.md .goose .rovodev .codebuddy codebuddy.md .iflow iflow.md
     .zencoder .tabnine .cody .sourcegraph .lingma .codeium .pi .amp
+    .claude.json mcp.json .mcp mcp_config.json .ai .aiassistant .antigravity .crush .kimi .devin .specify gptme.toml
+    .firebender firebender.json .voidrules sweep.yaml .sweep.yaml
     """
     # Version control, and what it runs before a commit, after a checkout or on a push.
     """
@@ -47,6 +58,12 @@ _NAMES = frozenset(
     .semaphore .tekton .builds .build.yml jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml appveyor.yml
     .appveyor.yml .readthedocs.yml .readthedocs.yaml .mergify.yml netlify.toml vercel.json
     prek.toml hk.pkl .hk .arcconfig .arclint
+    .lintstagedrc .commitlintrc .czrc .gitlint .trunk .qlty .moon grumphp.yml .grumphp.yml .cargo-husky .git-hooks
+    .hgsub .fslckout _fossil_ .repo .gclient .gclient_entries _mtn .bk .p4config .p4enviro .mrconfig
+    .gitlab .drone.star .drone.jsonnet .cirrus.star azure-pipelines.yaml .azure-pipelines .azuredevops .vsts-ci.yml
+    buildspec.yml buildspec.yaml cloudbuild.yaml cloudbuild.yml cloudbuild.json zuul.yaml .zuul.yaml .zuul.d .prow.yaml
+    .teamcity .space.kts wercker.yml amplify.yml render.yaml railway.json railway.toml nixpacks.toml .do .ebextensions
+    .upsun .platform.app.yaml renovate.json renovate.json5 .renovaterc .renovaterc.json
     """
     # A package manager or version manager, whatever the command.
     """
@@ -55,11 +72,18 @@ _NAMES = frozenset(
     ansible.cfg .pnpmfile.mjs .bazelrc .buckconfig .buckconfig.local .bazelversion .bazeliskrc .pants.rc
     .pants.bootstrap .plzconfig .prototools .corepack.env .python-version .python-versions uv.toml poetry.toml pdm.toml
     .pdm.toml .pdm-python .pdm-plugins
+    .bunfig.toml pnpm-workspace.yaml .bowerrc nuget.config .mambarc local.properties .mill-opts .mill-jvm-opts .luarocks
+    _opam .swiftpm dub.settings.json .buckconfig.d pants.toml .plzconfig.local .vagrantplugins .chef
+    .kitchen.yml .kitchen.local.yml node.config.json
     """
     # An interpreter or a test runner, whatever it runs.
     """
     .pdbrc .irbrc .pryrc .rspec .proverc .rprofile .renviron .rdata .octaverc .ghci .iex.exs .ocamlinit .utoprc .erlang
     .guile .perldb .user.ini .htaccess pyvenv.cfg .pdbrc.py .rspec-local .byebugrc .rdbgrc .rdbgrc.rb .gnuplot startup.m
+    irb.rc _irbrc $irbrc .rdebugrc .yardopts .rdoc_options .psysh.php php.ini localvaletdriver.php .flaskenv .busted
+    .luacov .ghcid .jdbrc jdb.ini .dbxrc .dbxinit .valgrindrc finish.m pathdef.m matlabrc.m .scilab scilab.ini
+    maxima-init.mac maxima-init.lisp .singularrc .axiom.input .fricas.input .swiplrc .plrc .yaprc .sbclrc .clisprc
+    .eclrc nim.cfg dmd.conf sc.ini ldc2.conf .taprc
     """.split()
 )
 _PAIRS = frozenset(
@@ -77,6 +101,30 @@ _PAIRS = frozenset(
         (".config", "autostart"),
         (".config", "systemd"),
         (".config", "environment.d"),
+        (".config", "direnv"),
+        (".config", "irb"),
+        (".config", "emacs"),
+        (".config", "helix"),
+        (".config", "kak"),
+        (".config", "zed"),
+        (".config", "tmux"),
+        (".config", "kitty"),
+        (".config", "starship.toml"),
+        (".config", "nushell"),
+        (".config", "powershell"),
+        (".config", "gdb"),
+        (".config", "gh"),
+        (".config", "lazygit"),
+        (".config", "pip"),
+        (".config", "uv"),
+        (".config", "opencode"),
+        (".config", "dotnet-tools.json"),
+        (".config", "wt.toml"),
+        (".docker", "config.json"),
+        (".docker", "cli-plugins"),
+        (".local", "bin"),
+        ("gradle", "wrapper"),
+        ("renv", "activate.r"),
         (".pixi", "config.toml"),
         ("conda", "activate.d"),
         ("conda", "deactivate.d"),
@@ -89,12 +137,19 @@ _PAIRS = frozenset(
 _PARENTS = frozenset(folder for folder, _ in _PAIRS)
 _ENVIRONMENT = ("bin", "scripts")
 """Where a virtual environment has its programs."""
-_SUFFIXES = (".pth", "._pth", ".code-workspace", ".sublime-project", ".ipr", ".iws")
+_SUFFIXES = (
+    ".pth", "._pth", ".code-workspace", ".sublime-project", ".ipr", ".iws", ".suo", ".user", ".run.xml", ".nims",
+    ".bazelrc", "-gdb.py", "-gdb.gdb", "-gdb.scm",
+)  # fmt: skip
+_PREFIXES = (".envrc.", ".envrc-", ".ghc.environment.")
+_EXAMPLES = ("example", "sample", "template", "dist", "schema", "defaults")
+"""What `.env.NAME` is called that no program loads."""
 _MODULES = frozenset(("sitecustomize", "usercustomize"))
 """Modules that Python imports by itself: files of several kinds, or folders."""
 _CONFIGS = frozenset(
     """
-    lefthook .lefthook lefthook-local .lefthook-local mise .mise .rtx .huskyrc .simple-git-hooks .woodpecker
+    lefthook .lefthook lefthook-local .lefthook-local mise .mise .rtx .huskyrc .simple-git-hooks .woodpecker husky
+    .lintstagedrc lint-staged .commitlintrc commitlint .mocharc .golangci .cz .cz-config .nano-staged
     """.split()
 )
 """Configurations that their program reads in several forms."""
@@ -142,8 +197,16 @@ def _is_in_another_form(plain: str) -> bool:
     return (
         stem in _MODULES
         or (stem in _CONFIGS and plain.endswith(_CONFIG_FORMS))
+        or (plain[:1] == "." and _is_of_a_shell(plain, stem))
         or (stem.endswith("_config") and stem.startswith(("ipython", "jupyter")) and plain.endswith((".py", ".json")))
     )
+
+
+def _is_of_a_shell(plain: str, stem: str) -> bool:
+    """What a shell's hook reads: a pinned version, which is part of a path there, or another form of `.env`."""
+    if stem == ".env":
+        return not plain.endswith(_EXAMPLES)
+    return plain.endswith(("-version", "-versions")) or plain.startswith(_PREFIXES)
 
 
 def _is_of_environment(plain: str) -> bool:

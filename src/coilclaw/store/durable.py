@@ -1,7 +1,10 @@
-"""Durable files: after a power cut either complete or unchanged."""
+"""Durable files: after a power cut either complete or unchanged. And files that must be what they seem."""
 
+import errno
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from coilclaw.packets.errors import StorageError
 
@@ -50,3 +53,20 @@ def sync_folder(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a regular file for reading. A pipe or a device in its place would keep whoever reads it for ever."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return os.fdopen(fd, "rb")
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a regular file")
+
+
+def read_plain(path: Path, most: int) -> bytes:
+    """A regular file of at most so many bytes."""
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"larger than {most:,} bytes")
+        return file.read()

@@ -12,6 +12,7 @@ import msgspec
 Row = tuple[str, str, str]
 """A table, index, trigger or view in `sqlite_schema`: type, name, sql."""
 
+AS_IT_SHOULD_BE = " as it should be"
 _TOKENS = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<string>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\])"""
     r"""|(?P<word>\w+)|(?P<space>\s+)|(?P<mark>.)""",
@@ -67,7 +68,7 @@ def compare(found: Iterable[Row], wanted: Iterable[Row]) -> Differences:
         elif _normal(present.sql) == _normal(part.sql):
             continue
         elif part.kind in ("index", "trigger", "view"):  # they contain no data of their own
-            missing.append(f"{part.title} as it should be")
+            missing.append(part.title + AS_IT_SHOULD_BE)
             repairs += [f"DROP {part.kind} {part.name}", part.sql]
         elif _is_virtual(part.sql):
             faults.append(f"{part.title} was declared differently")

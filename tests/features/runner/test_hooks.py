@@ -205,7 +205,24 @@ async def test_questions_of_an_ended_session_are_withdrawn(home):
         [waiting] = await until(lambda: actions(world, session_id, "PENDING"))
         await world.sessions.stop(session_id)
         await ended(world, session_id)
-        await until(lambda: load_action(world.app.db.reader, waiting.action_id).status == "REJECTED")
+        assert load_action(world.app.db.reader, waiting.action_id).status == "REJECTED"
+
+
+async def test_nobody_is_asked_for_a_session_that_has_ended(home):
+    world = home()
+    recorded, left = world.sessions.record_end, []
+
+    async def looked(session_id, *told):
+        left.extend(actions(world, session_id, "PENDING"))
+        await recorded(session_id, *told)
+
+    world.sessions.record_end = looked
+    async with world.serving() as site:
+        session_id = await begin(world, site, "run frobnicate")
+        await until(lambda: actions(world, session_id, "PENDING"))
+        await site.http.post(f"/runner/v1/sessions/{session_id}/stop")
+        assert (await ended(world, session_id)).code == "STOPPED"
+    assert left == [], "a server killed right after it recorded the end would leave them for ever"
 
 
 async def test_paused_session_gets_no_answer_until_it_is_resumed(home):

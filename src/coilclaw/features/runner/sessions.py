@@ -386,6 +386,8 @@ class Sessions:
         session = self.get(session_id)
         if session.state in ENDED:
             return session
+        # Its program is gone and can ask no more. Before the end is on record: nobody looks after an ended session.
+        await self._withdraw(conveyor, *questions_of(self.app.db.reader, session_id, "PENDING"))
         code, reason = _why(session, ended)
         args: dict[str, Json] = {
             "session_id": session_id,
@@ -400,7 +402,6 @@ class Sessions:
         await calls.make(ToolCall.of(END, args), by="runtime", key=f"{END}:{session_id}")
         if self.get(session_id).state not in ENDED:  # the gate would not run it; its receipt says why
             await self.record_end(session_id, code, reason, None if ended is None else ended.exit_code)
-        await self._withdraw(conveyor, *questions_of(self.app.db.reader, session_id, "PENDING"))
         return self.get(session_id)
 
     async def _withdraw(self, conveyor: "Conveyor", *action_ids: str) -> None:
