@@ -200,5 +200,6 @@ def test_at_a_terminal_events_and_rules_are_told_in_lines_that_fit(busy: HomeAt)
 def test_what_takes_everything_back_names_no_files_it_is_limited_to(home: HomeAt) -> None:
     home.tool("file_write", {"path": "intel/a.txt", "content": "x"})
     card = home.sit("undo").wait_for("Approve?")
-    assert "as they were before" in card.shown and "args:" not in card.shown, card.shown
+    assert "as they were before" in card.shown
+    assert "args:" not in card.shown, card.shown
     card.type("n\r").end()
