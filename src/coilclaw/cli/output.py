@@ -55,7 +55,7 @@ def _escaped(character: str) -> str:
 def print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], *, empty: str) -> None:
     """Rows for people: aligned and coloured at a terminal, tab-separated in a pipe."""
     if not rows:
-        tell(empty, err=not sys.stdout.isatty())
+        print_wrapped(empty, err=not sys.stdout.isatty())
         return
     rows = [[one_line(cell.replace("\t", " ").replace("\n", " ")) for cell in row] for row in rows]
     if not sys.stdout.isatty():
