@@ -171,9 +171,35 @@ def test_at_a_terminal_lists_begin_with_a_sentence_and_stories_are_short(home: H
         assert max(map(len, told.splitlines())) <= columns
     assert action in home.sit("actions", "list", size=(60, 24)).end().out
     assert "\x1b" not in home.sit("actions", "list", env={"NO_COLOR": "1"}).end().out
+    assert "\nwaits for you" not in home.ok("actions", "list").out  # programs read PENDING
+    assert "PENDING" not in (listed := home.sit("actions", "list").end().out)
+    assert "waits for you" in listed
+    assert "Asked " in short
+    assert short.split("Asked ")[1].splitlines()[0].endswith(": by you, with a command")
     home.ok("approvals", "reject", action)
     assert "it was rejected by you." in home.sit("audit", "explain", action).end().out
     assert "file_write rejected" in home.sit("receipt", "show", action).end().out
     assert "Write 1 byte to a.txt: it was rejected" in home.sit("receipt", "show", action).end().out
     assert "policy_hash" in home.sit("receipt", "show", action, "--all").end().out
     assert "policy_hash" in home.ok("receipt", "show", action).out
+
+
+def test_at_a_terminal_events_and_rules_are_told_in_lines_that_fit(busy: HomeAt) -> None:
+    digest = busy.rows("SELECT digest FROM proposed_actions")[0][0]
+    told = busy.sit("audit", "list", size=(60, 24)).end().out
+    assert max(map(len, told.splitlines())) < 60
+    assert f"digest={digest[:12]}…" in told
+    assert digest in busy.ok("audit", "list").out, "programs read all of it"
+    rules = busy.sit("policy", "show", size=(60, 24)).end().out
+    assert max(map(len, rules.splitlines())) <= 60
+    assert "workspace only: yes" in rules
+    assert "None" not in rules
+    assert "False" not in rules
+
+
+def test_what_takes_everything_back_names_no_files_it_is_limited_to(home: HomeAt) -> None:
+    home.tool("file_write", {"path": "intel/a.txt", "content": "x"})
+    card = home.sit("undo").wait_for("Approve?")
+    assert "as they were before" in card.shown
+    assert "args:" not in card.shown, card.shown
+    card.type("n\r").end()

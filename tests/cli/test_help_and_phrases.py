@@ -152,8 +152,8 @@ COLUMNS = ("receipt", "when", "tool", "code")
 
 
 def test_a_table_has_room_while_its_ids_are_whole_and_its_words_can_wrap():
-    assert fits(RECEIPTS, COLUMNS, 66)  # 25 + 12 + 15 + 8, and two between them
-    assert not fits(RECEIPTS, COLUMNS, 65)
+    assert fits(RECEIPTS, COLUMNS, 76)  # 25 + 22 + 15 + 8, and two between them
+    assert not fits(RECEIPTS, COLUMNS, 75)
     assert fits([("args", '{"content":"' + "x" * 200 + '"}')], ("what", "value"), 40)  # no id, so it may be broken
 
 
@@ -231,5 +231,19 @@ def test_commands_are_listed_by_what_they_are_for_one_line_each():
     shown = coilclaw.get_help(click.Context(coilclaw, info_name="coilclaw", terminal_width=80)).splitlines()
     titles = [line.removesuffix(":") for line in shown if line.endswith(":") and not line.startswith(" ")]
     assert titles == ["Options", *SECTIONS]
-    after = shown[shown.index("Start:") :]
+    after = shown[shown.index("Start here:") :]
     assert [line.split()[0] for line in after if line.startswith("  ")] == list(COMMANDS), "a help text is too long"
+
+
+def test_called_with_nothing_it_names_the_six_commands_to_begin_with(capsys):
+    from coilclaw.cli.group import SECTIONS, coilclaw
+
+    with pytest.raises(click.exceptions.Exit) as ended:
+        coilclaw.make_context("coilclaw", [], terminal_width=80)
+    assert ended.value.exit_code == 0
+    shown = capsys.readouterr().out.splitlines()
+    begins = shown[shown.index("Start here:") + 1 :]
+    assert [line.split()[1] for line in begins[:6]] == ["init", "tour", "onboard", "agent", "up", "approvals"]
+    assert begins[:6] == [f"  coilclaw {name:9}  {entry[1]}" for name, entry in SECTIONS["Start here"].items()]
+    assert begins[-1] == "`coilclaw --help` lists every command, `coilclaw docs` is the manual."
+    assert len(shown) <= 16, "it fits on any screen"

@@ -143,12 +143,24 @@ def test_a_card_that_fits_is_answered_at_once(watch):
     assert "ANSWER True" in shown
 
 
-@pytest.mark.parametrize("answer", ["\r", "n\r", "yess\r", "shows\r"])
-def test_anything_else_is_a_no(watch, answer):
+@pytest.mark.parametrize("answer", ["\r", "n\r", "NO\r"])
+def test_enter_alone_is_a_no(watch, answer):
     watched = watch((80, 24), **HOSTILE["many lines"])
     watched.waits(APPROVE)
     watched.types(answer)
     assert "ANSWER False" in watched.answer().out
+
+
+@pytest.mark.parametrize("slip", ["yess\r", "shows\r", "?y\r", "yn\r"])
+def test_a_slip_of_the_keys_decides_nothing_and_tells_what_can_be_typed(watch, slip):
+    watched = watch((40, 40))
+    watched.waits(APPROVE)
+    watched.types(slip).waits("is no answer")
+    watched.waits(APPROVE)
+    shown = watched.sitting.shown.replace("\r\n", "\n")
+    assert "  r  no, with a reason that the agent\n     is told" in shown, "notes break between words"
+    watched.types("y\r")
+    assert "ANSWER True" in watched.answer().out
 
 
 def test_the_end_of_input_is_no_answer(watch):

@@ -104,4 +104,6 @@ def live_in(window):
     window.house.run("sop", "run", "tidy", code=1)
     window.house.put_sop("weekly", WEEKLY)
     run = json.loads(window.house.run("sop", "run", "weekly", "--json", code=4))["run_id"]
+    window.go("#/settings/notices")  # the last of what comes by itself: later it would move what is looked at
+    window.sees("Keep a copy of this week's notes?")
     return Traces(thread=thread, asking=asking, done=done, waiting=waiting, job=job, run=run)

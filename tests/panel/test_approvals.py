@@ -180,7 +180,7 @@ def test_what_others_had_a_hand_in_is_marked_from_the_attachment_to_the_card(loo
     w.scene("chat-others-words")
     reasons.click()
     w.sees("A new conversation begins without it.")
-    w.page.get_by_role("list", name="Tool calls").get_by_text("file_read").click()
+    w.page.get_by_role("list", name="Tool calls").get_by_text("Read attachments/flyer.txt.").click()
     w.sees("Not your words")
     w.sees("From an attachment")
     w.sees("Summer party of the house.")

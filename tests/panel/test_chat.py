@@ -163,6 +163,25 @@ def test_one_question_is_answered_where_it_was_asked_and_undone_there(house, win
     assert not (house.workspace / "shopping.md").exists()
 
 
+def test_a_card_in_a_conversation_stays_while_the_conversation_is_read_again(house, window):
+    """What comes and goes under a thumb is not what the thumb meant."""
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    begin_talk(w, "Write the shopping list")
+    card = w.page.locator(".call .detail article")
+    card.wait_for()
+    card.evaluate("each => { each.dataset.looked = 'at' }")
+    with w.page.expect_response(lambda answer: answer.url.endswith("/messages") or "/messages?" in answer.url):
+        w.click("Rename this conversation")
+        w.page.get_by_role("dialog").get_by_role("textbox").fill("Shopping")
+        w.page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    w.page.get_by_role("heading", name="Shopping", exact=True).wait_for()
+    w.settled()
+    assert card.get_attribute("data-looked") == "at", "it was taken away and put there anew"
+    approve(w, passkey=False)
+    w.sees("as soon as you say yes.")
+
+
 def test_a_call_that_nobody_had_to_approve_is_said_to_run(house, window):
     w = window(Look("phone", "light"))
     settle_in(w)

@@ -97,7 +97,7 @@ def a_file_write_asks(w, house, thread):
     w.go(f"#/chat/{thread}")
     call = w.page.get_by_role("list", name="Tool calls")
     call.get_by_text("Done").wait_for()
-    call.get_by_text("file_write").click()
+    call.get_by_text("Write 52 bytes to shopping.md.").click()
     call.get_by_text("Receipt", exact=True).wait_for()
     call.get_by_text("Wrote 52 bytes to shopping.md.").wait_for()
     assert not w.page.get_by_text("approval needed").is_visible()

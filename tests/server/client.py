@@ -444,6 +444,7 @@ class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
     reproposed_status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None]
     risk: Literal['R0', 'R1', 'R2', 'R3', None]
     status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None]
+    summary: str
     tool: str
     undo_id: str | None
     undo_status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None]

@@ -173,7 +173,7 @@ const HOSTILE = [
   '<form action="/v1/estop"><button>go</button></form><iframe src="/"></iframe><svg onload="document.title=4"></svg>',
 ].join('\n\n');
 
-const call = { call_id: 'c1', justification: '', reasons: [], allows: [], lane: 'A' as const, risk: 'R0' as const, code: 'OK', verdict: 'allow' as const, status: 'EXECUTED' as const, action_id: 'act_read', receipt_id: 'rcp_01HZX8N7Q4W3M2', reproposed_id: null, reproposed_status: null, undo_id: null, undo_status: null };
+const call = { call_id: 'c1', summary: 'Read attachments/inbox.txt.', justification: '', reasons: [], allows: [], lane: 'A' as const, risk: 'R0' as const, code: 'OK', verdict: 'allow' as const, status: 'EXECUTED' as const, action_id: 'act_read', receipt_id: 'rcp_01HZX8N7Q4W3M2', reproposed_id: null, reproposed_status: null, undo_id: null, undo_status: null };
 
 export function messages(): Map<string, Message[]> {
   return new Map([
@@ -191,8 +191,8 @@ export function messages(): Map<string, Message[]> {
           untrusted: true,
           content: 'There are **three messages**:\n\n1. A reminder: *invoice 2041 is overdue*\n2. The train tickets to Basel\n3. A newsletter\n\nI can tell accounting about the first one. This leaves your machine, so it waits for you.',
           calls: [
-            { ...call, call_id: 'c2', tool: 'webhook_send', arguments: '{"target":"accounting","payload":{"text":"Invoice 2041 is overdue"}}', action_id: 'act_webhook', status: 'PENDING', verdict: 'ask', code: 'LANE_B_ASKS', reasons: ['It sends something outside this machine, so it always asks.'], lane: 'B', risk: 'R2', receipt_id: null },
-            { ...call, call_id: 'c3', tool: 'shell', arguments: '{"command":"rm -rf ~"}', action_id: 'act_rm', status: 'REJECTED', verdict: 'deny', code: 'PATH_FORBIDDEN', reasons: ['The home is never touched.'], receipt_id: 'rcp_01HZX8P2R5K7J9' },
+            { ...call, call_id: 'c2', tool: 'webhook_send', summary: 'Send 37 bytes of JSON to the webhook accounting.', arguments: '{"target":"accounting","payload":{"text":"Invoice 2041 is overdue"}}', action_id: 'act_webhook', status: 'PENDING', verdict: 'ask', code: 'LANE_B_ASKS', reasons: ['It sends something outside this machine, so it always asks.'], lane: 'B', risk: 'R2', receipt_id: null },
+            { ...call, call_id: 'c3', tool: 'shell', summary: 'Run `rm -rf ~`.', arguments: '{"command":"rm -rf ~"}', action_id: 'act_rm', status: 'REJECTED', verdict: 'deny', code: 'PATH_FORBIDDEN', reasons: ['The home is never touched.'], receipt_id: 'rcp_01HZX8P2R5K7J9' },
           ],
         },
         { ...message, message_id: 'm5', role: 'system', label: 'internal', content: 'webhook_send waits for the owner (act_webhook).', action_id: 'act_webhook' },

@@ -224,6 +224,8 @@ describe('the doctor', () => {
   test('names what was tried as people do, and says what a tier is', () => {
     expect(probeName('estop')).toBe('Emergency stop');
     expect(probeName('policy files')).toBe('Policy files');
+    expect(probeName('workflows')).toBe('Workflows of GitHub Actions');
+    expect(probeName('adapter codex')).toBe('Coding program codex');
     expect(probeName('provider far')).toContain('far');
     expect(probeName('canary x via y')).toBe('canary x via y');
     expect(probeDetail({ name: 'box', detail: 'tier A' })).toContain('bubblewrap');

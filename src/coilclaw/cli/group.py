@@ -6,36 +6,32 @@ from typing import Any
 import click
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
-    "Start": {
+    "Start here": {
         "init": ("coilclaw.cli.commands.init:init", "Create the home and the workspace; safe to repeat."),
-        "onboard": (
-            "coilclaw.cli.commands.onboard:onboard",
-            "Choose a model provider, write the configuration and test it.",
-        ),
         "tour": (
             "coilclaw.features.chat.commands.tour:tour",
             "See in five steps what runs, asks, is denied and undone.",
         ),
-        "up": ("coilclaw.service.up:up", "Serve the panel and the API, and work in the background."),
-        "service": (
-            "coilclaw.cli.commands.service:service",
-            "Run `up` as a service: install, start, stop, status, logs.",
+        "onboard": (
+            "coilclaw.cli.commands.onboard:onboard",
+            "Choose a model and how much may run unasked, and try it.",
         ),
-        "doctor": ("coilclaw.features.status.commands:doctor", "Check everything the agent relies on by trying it."),
-    },
-    "Every day": {
         "agent": (
             "coilclaw.features.chat.commands.agent:agent",
-            "Talk to the agent: a conversation, or one message with -m.",
+            "Talk to the agent, or say one thing with -m.",
         ),
+        "up": ("coilclaw.service.up:up", "Serve the panel and the API, and work in the background."),
         "approvals": (
             "coilclaw.features.approvals.commands.approvals:approvals",
             "See what is waiting for your approval, and answer.",
         ),
+    },
+    "Every day": {
         "undo": ("coilclaw.cli.commands.undo:undo", "Restore workspace files that were deleted or changed."),
         "memory": ("coilclaw.features.chat.commands.memory:memory", "List, search, show or clear past conversations."),
         "project": ("coilclaw.features.projects.commands:project", "Let the agent work in folders of your own."),
         "usage": ("coilclaw.features.status.commands:usage", "Show token usage and cost."),
+        "doctor": ("coilclaw.features.status.commands:doctor", "Check everything the agent relies on by trying it."),
         "estop": ("coilclaw.cli.commands.estop:estop", "Stop every effect at once, or resume."),
     },
     "Work in the background": {
@@ -114,6 +110,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Settings and upkeep": {
         "config": ("coilclaw.cli.commands.config:config", "Validate, show or change the configuration."),
+        "service": (
+            "coilclaw.cli.commands.service:service",
+            "Run `up` as a service: install, start, stop, status, logs.",
+        ),
         "secret": ("coilclaw.cli.commands.secret:secret", "Store keys and tokens encrypted, not in the environment."),
         "keys": ("coilclaw.cli.commands.keys:keys", "Rotate the key that stored secrets are encrypted with."),
         "tls": ("coilclaw.cli.commands.tls:tls", "Make certificates of your own, for a phone without a name."),
@@ -192,8 +192,27 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> Any:
         ctx.exit()
 
 
+class Coilclaw(Lazy):
+    """The program itself: called with nothing, it names the few commands to begin with instead of all of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args or ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        from coilclaw.cli.output import tell
+
+        formatter = ctx.make_formatter()
+        self.format_help_text(ctx, formatter)
+        first = next(iter(self._sections))
+        with formatter.section(first):
+            formatter.write_dl([(f"coilclaw {name}", entry[1]) for name, entry in self._sections[first].items()])
+        formatter.write_paragraph()
+        formatter.write_text("`coilclaw --help` lists every command, `coilclaw docs` is the manual.")
+        tell(formatter.getvalue().strip("\n"))
+        return ctx.exit()
+
+
 @click.group(
-    cls=Lazy,
+    cls=Coilclaw,
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -1,5 +1,6 @@
 """Showing things: JSON when asked, a table at a terminal, plain lines in a pipe."""
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import TextIO
@@ -54,7 +55,7 @@ def _escaped(character: str) -> str:
 def print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], *, empty: str) -> None:
     """Rows for people: aligned and coloured at a terminal, tab-separated in a pipe."""
     if not rows:
-        tell(empty, err=not sys.stdout.isatty())
+        print_wrapped(empty, err=not sys.stdout.isatty())
         return
     rows = [[one_line(cell.replace("\t", " ").replace("\n", " ")) for cell in row] for row in rows]
     if not sys.stdout.isatty():
@@ -77,12 +78,13 @@ def print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], *, empty: 
     console.print(table)
 
 
+_MOMENT = re.compile(r"[\d-]{10} [\d:.+-]{5,}")
 _NARROW, _LONG_ID = 12, 40
 """Characters that a column of words has at least, where it needs them, and the most that an id has."""
 
 
 def fits(rows: Sequence[Sequence[str]], columns: Sequence[str], width: int) -> bool:
-    """Whether a table has room: ids and codes, which are copied, stay in one piece, and words have where to wrap."""
+    """Whether a table has room: ids, codes and times stay in one piece, and words have where to wrap."""
     least = sum(
         most if _is_whole(cells) else min(most, _NARROW)
         for cells in _by_column(rows, columns)
@@ -96,7 +98,7 @@ def _by_column(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> list[li
 
 
 def _is_whole(cells: Sequence[str]) -> bool:
-    return not any(" " in cell or len(cell) > _LONG_ID for cell in cells[1:])
+    return not any((" " in cell and not _MOMENT.fullmatch(cell)) or len(cell) > _LONG_ID for cell in cells[1:])
 
 
 def _print_records(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:

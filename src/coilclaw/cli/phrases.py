@@ -22,6 +22,13 @@ _ACTIONS = {
     "FAILED": "failed",
     "UNKNOWN": "has an unknown outcome",
 }
+_STANDS = {
+    "PENDING": "waits for you",
+    "APPROVED": "approved",
+    "EXECUTED": "done",
+    "FAILED": "failed",
+    "UNKNOWN": "unknown outcome",
+}
 _REFUSALS = {
     "rejected": "was rejected by you",
     "denied": "was denied by policy",
@@ -91,6 +98,15 @@ def receipt_word(status: str, code: str = "") -> str:
 def status_words(status: str, code: str) -> str:
     """How an action with this status and result stands, to go on after its name."""
     return _REFUSALS[refusal_of(code)] if status == "REJECTED" else _ACTIONS.get(status, status)
+
+
+def action_word(action: "Action") -> str:
+    """How an action stands, for a list."""
+    if action.status != "REJECTED":
+        return _STANDS[action.status]
+    if action.decision.verdict == "deny":
+        return "denied"
+    return "expired" if action.rejection_reason == "expired" else "rejected"
 
 
 def action_words(db: "Tx", action: "Action") -> str:

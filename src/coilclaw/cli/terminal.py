@@ -10,10 +10,10 @@ from contextlib import suppress
 import msgspec
 
 from coilclaw.cli.card_text import RULE, closing, coloured, describe, editable, is_own, sources_of, with_edited
-from coilclaw.cli.output import colours
+from coilclaw.cli.output import broken_between_words, colours, lettered
 from coilclaw.cli.screen_pages import LEAST, START, Place, Screen, cells, page, rows
 from coilclaw.packets.card import Answer, Card, FromNowOn, Offer, Until
-from coilclaw.packets.text import visible
+from coilclaw.packets.text import one_line, visible
 
 LEFT_OUT = "  … more: type s to show"
 UNTIL: dict[Until, str] = {
@@ -88,7 +88,7 @@ class Terminal:
         reasons = tuple(reason for reason in card.reasons if not reason.startswith(NEEDS_PASSKEY))
         if reasons != card.reasons:
             await self.show(msgspec.structs.replace(card, reasons=reasons))
-            _say(
+            _note(
                 "A passkey is registered, so this cannot be approved here: it is waiting for your passkey in the panel."
             )
             _say(f"To reject it: coilclaw approvals reject {card.action_id}")
@@ -96,7 +96,7 @@ class Terminal:
         return await self._decided(card)
 
     async def _decided(self, card: Card) -> Answer:
-        """Ask until there is an answer; what is not one of the words is a no, and the end of input none at all."""
+        """Ask until there is an answer: Enter alone is a no, a slip of the keys and the end of input are none."""
         lines = _lines(describe(card))
         reached = _at_a_glance(lines, closing(card)) if card.lane == "A" else await _paged(lines, START)
         own, self._own = self._own, None
@@ -112,15 +112,15 @@ class Terminal:
             if word in ("s", "show"):
                 reached = max(reached, await _paged(lines, START))
             elif told := _told(word, card, editable=text is not None):
-                _say("\n".join(_lines(told)))
+                _note(told)
             elif (always or word in ("y", "yes")) and _is_too_small():
-                _say(
+                _note(
                     f"In a terminal of less than {LEAST[0]} columns and {LEAST[1]} rows parts of it went by unseen, so "
                     "that did not count as a yes. Make it larger."
                 )
                 reached = START
             elif (always or word in ("y", "yes")) and reached.line < len(lines):
-                _say("Not all of it has been shown yet, so that did not count as a yes. It continues here:")
+                _note("Not all of it has been shown yet, so that did not count as a yes. It continues here:")
                 reached = await _paged(lines, reached)
             elif always:
                 from_now_on = await _chosen(card.offers)
@@ -168,7 +168,7 @@ class Terminal:
 
 
 def _plain_answer(typed: str | None) -> Answer:
-    """Yes, or no for any other line; where input ends nobody answered."""
+    """Yes, or no for a plain Enter; where input ends nobody answered."""
     if typed is None:
         _say("\nThat was no answer, so it keeps waiting.")
         return Answer(approved=None)
@@ -181,7 +181,15 @@ def _told(word: str, card: Card, *, editable: bool) -> str:
         return _explained(card, editable=editable)
     if word in ("e", "edit") and not editable:
         return "This cannot be edited here: type r to say no and what you want instead."
-    return _once_only(card) if word in ("a", "always") and not card.offers else ""
+    if word in ("a", "always") and not card.offers:
+        return _once_only(card)
+    if word in _WORDS:
+        return ""
+    slip = f"“{one_line(word)[:20]}” is no answer, so nothing was decided. Type one of these:"
+    return f"{slip}\n{_explained(card, editable=editable)}"
+
+
+_WORDS = frozenset({"", "y", "yes", "n", "no", "a", "always", "e", "edit", "r", "reason", "s", "show"})
 
 
 def _once_only(card: Card) -> str:
@@ -197,7 +205,7 @@ def _explained(card: Card, *, editable: bool) -> str:
     """Every answer in a line."""
     return "\n".join([
         "  y  yes: do exactly this, once",
-        "  n  no, as is anything else, and Enter; Ctrl-D leaves it waiting",
+        "  n  no, as is Enter alone; Ctrl-D leaves it waiting",
         *(["  a  always: yes, and choose what it covers from now on"] if card.offers else []),
         *(["  e  edit: write it yourself; yours is done instead of this"] if editable else []),
         "  r  no, with a reason that the agent is told",
@@ -237,7 +245,7 @@ async def _chosen(offers: tuple[Offer, ...]) -> FromNowOn | None:
     choices: list[tuple[Offer, Until]] = [(offer, until) for offer in offers for until in offer.until]
     _say("Yes, and from now on:")
     for number, (offer, until) in enumerate(choices, 1):
-        _say("\n".join(_lines(f"  {number}  {offer.text}, {UNTIL[until]}")))
+        _note(f"  {number}  {offer.text}, {UNTIL[until]}")
     word = (await _prompted("Number (Enter: back) ") or "").strip()
     if not (word.isascii() and word.isdigit() and 1 <= int(word) <= len(choices)):
         return None
@@ -301,6 +309,12 @@ async def _paged(lines: list[str], place: Place) -> Place:
         place = after if _screen() == screen else place  # a page that was drawn for another size is shown once more
         if typed is None or typed.strip():
             return place
+
+
+def _note(text: str) -> None:
+    """Say something about the card, broken between words; what goes on stands under its beginning."""
+    for line in text.split("\n"):
+        _say(lettered(broken_between_words(line, sys.stderr, "     " if line.startswith("  ") else ""), sys.stderr))
 
 
 def _show_rows(shown: list[str]) -> None:

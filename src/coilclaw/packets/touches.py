@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from coilclaw.packets.action import Identity, Label
+from coilclaw.packets.canonical import Json
 from coilclaw.packets.decision import Verdict
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import MergeFacts
@@ -28,6 +29,10 @@ class Restore(msgspec.Struct, frozen=True, kw_only=True):
     """As it was before that one; empty for the last turn's first."""
     paths: tuple[str, ...] = ()
     """Only these files and nothing else; empty for everything that changed since."""
+
+    def args(self) -> dict[str, Json]:
+        """The arguments of the call that brings it back, without those that say nothing."""
+        return {"snapshot": self.snapshot, **({"paths": list(self.paths)} if self.paths else {})}
 
     def covers(self, path: str) -> bool:
         """Whether a file is among them, or a folder, which ends with a slash, has one of them in it."""

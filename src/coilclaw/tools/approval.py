@@ -37,7 +37,7 @@ def _question(message: str) -> str:
     idempotent=True,
     always_ask=True,
     touches=lambda args: Touches(says=args.message, public=True),
-    summary=lambda args: f"SOP {args.sop}, step {args.step}: {_question(args.message)[:500]}",
+    summary=lambda args: f"Procedure {args.sop}, step {args.step}: {_question(args.message)[:500]}",
     callers=frozenset({"sop"}),
 )
 async def sop_approval(args: ApprovalArgs, context: Context) -> ToolOutput:

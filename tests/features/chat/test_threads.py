@@ -239,6 +239,31 @@ async def test_calls_of_before_are_matched_by_their_id(sample):
         assert (second["action_id"], second["receipt_id"]) == (outcome.action.action_id, outcome.receipt.id)
 
 
+async def test_a_call_is_told_in_a_sentence_and_by_its_name_where_there_is_none(sample):
+    from coilclaw.packets.chat import ProposedCall
+
+    home = sample()
+    spoken(home, "conv_1", "hi")
+    wanted = {
+        '{"path":"a\u202e.md","content":"four"}': "Write 4 bytes to a⟨U+202E⟩.md.",
+        '{"path":1}': "file_write",
+        "not JSON": "file_write",
+    }
+    calls = tuple(ProposedCall(call_id=f"c{n}", tool="file_write", arguments=text) for n, text in enumerate(wanted))
+
+    def write(tx):
+        row = MessageRow(
+            message_id="m2", thread_id="conv_1", turn_id="turn_9", role="assistant", content="", label="internal",
+            tool_calls=calls,
+        )  # fmt: skip
+        add_message(tx, home.app.clock, row)
+
+    home.app.db.write_now(write)
+    async with talking(home, running=False) as site:
+        told = (await messages(site, "conv_1"))[1]["calls"]
+        assert [call["summary"] for call in told] == list(wanted.values())
+
+
 # Deleting
 
 

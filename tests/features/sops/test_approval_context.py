@@ -83,7 +83,7 @@ async def test_the_card_shows_it_and_its_sentence_stays_the_question(sample):
     assert "| seven files" in message
     assert "- note: notes_write" in message
     assert "seven files" in card.args
-    assert card.human_summary == "SOP x, step ask: Write it?"
+    assert card.human_summary == "Procedure x, step ask: Write it?"
     assert "| seven files" in card.preview_or_diff
     assert one_line(card.human_summary) == card.human_summary
 

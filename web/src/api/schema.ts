@@ -490,6 +490,8 @@ export interface Call {
   reproposed_status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null;
   risk: 'R0' | 'R1' | 'R2' | 'R3' | null;
   status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null;
+  /** What it would do, in the sentence of its card; the tool's name where there is none. */
+  summary: string;
   tool: string;
   /** The undo that took back what it wrote, or waits to. */
   undo_id: string | null;

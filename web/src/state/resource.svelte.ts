@@ -112,7 +112,8 @@ export class Resource<T> {
 
 /**
  * A resource that lives as long as the component that calls this. What `load` reads of reactive state, before its first
- * await, decides what is loaded: when that changes, it is loaded anew.
+ * await, decides what is loaded: when that changes, it is loaded anew. A property of an object that is itself read again
+ * counts as changed each time: name it by a `$derived` of its own, and only another value does.
  */
 export function resource<T>(live: Live, load: () => Promise<Fresh<T>>, follow: Follow = {}): Resource<T> {
   const made = new Resource(load);

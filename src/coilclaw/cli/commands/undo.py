@@ -36,6 +36,7 @@ def undo(
     """
     from coilclaw.cli.commands.tool import exit_code, run_tool
     from coilclaw.packets.action import ToolCall
+    from coilclaw.packets.touches import Restore
 
     with opened() as app:
         project = chosen_project(app, project_name, here=False)
@@ -47,7 +48,8 @@ def undo(
             return _tell_changes(root, snapshot, paths, as_json=as_json)
         # A wrong id is told at once, and a yes is for this one, not for the last.
         named = root.snapshots.named(snapshot)
-        call = ToolCall.of("undo", {"snapshot": named.id, "paths": list(paths or root.undoing.wanted(named.id).paths)})
+        wanted = Restore(snapshot=named.id, paths=paths) if paths else root.undoing.wanted(named.id)
+        call = ToolCall.of("undo", wanted.args())
         outcome = asyncio.run(run_tool(app, call, yes=yes, project_id=project_id))
         print_result(result_words(outcome.result), success=outcome.result.success)
         return exit_code(outcome)

@@ -145,6 +145,6 @@ async def undo_last(app: "Runtime", project_id: str, approve: "Approver") -> Non
     if not wanted.paths and not root.snapshots.changes(named.id, root.places.may_restore):
         print_line("There is nothing to take back: nothing the agent wrote is still there.")
         return
-    call = ToolCall.of("undo", {"snapshot": named.id, "paths": list(wanted.paths)})
+    call = ToolCall.of("undo", wanted.args())
     outcome = await run_tool(app, call, yes=False, approve=approve, project_id=project_id)
     print_line(app.redact(result_words(outcome.result)))

@@ -78,7 +78,7 @@ def status(as_json: bool) -> None:
         )
         for each in found
     ]
-    empty = "[google] has no client_id, so there are no accounts. docs/google.md says how to begin."
+    empty = "No account is connected, and Google is not set up yet: `coilclaw docs google` leads there step by step."
     print_rows(rows, ("identity", "state", "mailbox", "may", "may not", "last used", "last error"), empty=empty)
 
 

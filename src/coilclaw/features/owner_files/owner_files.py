@@ -95,7 +95,7 @@ class OwnerFiles:
 
     async def propose_undo(self, wanted: Restore, of: Action | None, *, by: str, key: str | None) -> Action:
         """Propose to take something back, where it was written; which action that was is kept."""
-        call = ToolCall.of("undo", {"snapshot": wanted.snapshot, "paths": list(wanted.paths)})
+        call = ToolCall.of("undo", wanted.args())
         if of is None:
             return await self.propose(call, by=by, key=key)
         project_id = project_of(self._core.db.reader, of.thread_id)

@@ -1,13 +1,13 @@
 """coilclaw policy."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
 
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, print_json, tell
+from coilclaw.cli.output import json_option, print_json, print_wrapped, tell
 from coilclaw.packets.action import Identity, Label, Source
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
@@ -62,10 +62,18 @@ def show(as_json: bool) -> None:
     for name, value in shown.items():
         if name == "rules":
             for rule in rules.rules:
-                tell(one_line(f"rule {rule.id}: {rule.verdict} – {rule.reason}"))
+                print_wrapped(one_line(f"rule {rule.id}: {rule.verdict} – {rule.reason}"), indent="  ")
         else:
-            text = ", ".join(value) if isinstance(value, list) else value
-            tell(one_line(f"{name}: {text}"))
+            print_wrapped(one_line(f"{name.replace('_', ' ')}: {_words(value)}"), indent="  ")
+
+
+def _words(value: object) -> str:
+    """A value as people say it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, cast("list[object]", value))) or "none"
+    return "no" if value is None else str(value)
 
 
 @policy.command(short_help="Show the decision a call would get.")

@@ -44,6 +44,17 @@ def paragraphs(story: "Story") -> Iterator[tuple[str, list[Line]]]:
         yield "Notes", [("", note) for note in story.notes]
 
 
+_SOURCES = {
+    "chat": "in a conversation",
+    "job": "by a job",
+    "schedule": "by a schedule",
+    "sop": "by a procedure",
+    "cli": "by you, with a command",
+    "gateway": "by you",
+    "session": "in a coding session",
+    "mcp": "by a program that uses this agent's tools",
+}
+"""Who asked, where no message says it."""
 _VERDICTS = {"allow": "it may run", "ask": "you are asked first", "deny": "it may not run"}
 
 
@@ -53,13 +64,13 @@ def in_short(story: "Story", what: str) -> Iterator[str]:
     code = result.code if result is not None else ""
     yield f"{what.rstrip('.')}: it {status_words(story.status, code)}."
     said = asked.message.content if asked.message is not None else ""
-    where = f"for the job “{asked.job_goal}”" if asked.job_goal else f"“{said}”" if said else f"by {asked.source}"
+    where = f"for the job “{asked.job_goal}”" if asked.job_goal else f"“{said}”" if said else _SOURCES[asked.source]
     yield f"Asked {moment(asked.created_at)}: {where}"
     if asked.justification:
         yield f"Its reason: {asked.justification}"
     verdict = _VERDICTS.get(_words(told.get("verdict")), "unreadable")
     taint = "Untrusted content was read before. " if _words(story.taint) else ""
-    yield f"Decided: {verdict} ({_words(told.get('risk_word'))} risk). {taint}{_words(told.get('reasons'))}"
+    yield f"Decided: {verdict} ({_words(told.get('risk_word'))} risk). {taint}{_because(story)}"
     if approval.approved_by:
         how = "" if approval.shown in ("", approval.approved_by) else f" ({approval.shown})"
         by = "at the terminal" if approval.approved_by == "terminal" else f"by {approval.approved_by}"
@@ -77,6 +88,15 @@ def in_short(story: "Story", what: str) -> Iterator[str]:
     agrees = "Its records agree." if story.agrees else "ITS RECORDS DO NOT AGREE: run `coilclaw receipt verify`."
     ids = [story.action_id, *[proof.receipt.id for proof in story.receipts][-1:]]
     yield f"{agrees} --all tells everything. {' '.join(ids)}"
+
+
+def _because(story: "Story") -> str:
+    """The reasons; that a tool always asks says nothing beside another one."""
+    reasons = story.decision.get("reasons")
+    always = f"{story.tool} always asks."
+    if isinstance(reasons, list | tuple) and len(reasons) > 1:
+        reasons = [each for each in reasons if each != always]
+    return _words(reasons)
 
 
 def _when(stamp: str | None) -> str:

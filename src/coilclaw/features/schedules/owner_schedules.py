@@ -99,7 +99,7 @@ class OwnerSchedules:
             next_run_local=local_time(row),
             failures=row.failures,
             last_run=None if last is None else ScheduleLast(at=last.at, status=last.status),
-            goal=payload.intent if is_job else f"SOP {payload.sop}",
+            goal=payload.intent if is_job else f"Procedure {payload.sop}",
             sop=None if is_job else payload.sop,
             project=project_name(payload),
             labels=list(row.labels),

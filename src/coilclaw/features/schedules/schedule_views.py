@@ -104,7 +104,7 @@ def summary(app: "Runtime", row: "ScheduleRow") -> dict[str, Json]:
 def _goal(row: "ScheduleRow") -> str:
     from coilclaw.features.schedules.store.schedules import JobPayload
 
-    return row.payload.intent if isinstance(row.payload, JobPayload) else f"SOP {row.payload.sop}"
+    return row.payload.intent if isinstance(row.payload, JobPayload) else f"Procedure {row.payload.sop}"
 
 
 def in_words(app: "Runtime", row: "ScheduleRow", count: int) -> dict[str, Json]:

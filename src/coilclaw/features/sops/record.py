@@ -99,7 +99,7 @@ class RunRecord:
 
     def start(self, tx: Tx, run: RunRow, sop: Sop, channel: str) -> RunRow:
         """A new run, in its thread; what the thread holds from earlier is inherited."""
-        title = f"SOP {sop.name}: {sop.description}".rstrip(": ")
+        title = f"Procedure {sop.name}: {sop.description}".rstrip(": ")
         ensure_thread(tx, self._clock, run.thread_id, channel, title)
         earlier = untrusted_only((*run.inherited, *thread_labels(tx, run.thread_id)))
         run = add_run(tx, self._clock, msgspec.structs.replace(run, sop_json=freeze(sop), inherited=earlier))
@@ -198,7 +198,7 @@ class RunRecord:
         taint_run(tx, run.run_id, turn.fresh, turn.inherited)
         self._event(tx, "sop_state", run.run_id, {"state": state, "reason": reason})
         if state in ("DONE", "FAILED"):
-            words = f"SOP {run.name} ({run.run_id}): {state}. {reason}"
+            words = f"Procedure {run.name} ({run.run_id}): {state}. {reason}"
             name = f"msg_{run.run_id}_end"
             _say(tx, self._clock, run, "system", words, join_labels(turn.taint), name, {"sop_state": state})
 
@@ -240,5 +240,5 @@ def _say(
         action_id=action_id,
         metadata=about,
     )
-    ensure_thread(tx, clock, run.thread_id, "sop", f"SOP {run.name}")  # its conversation may have been forgotten
+    ensure_thread(tx, clock, run.thread_id, "sop", f"Procedure {run.name}")  # its conversation may have been forgotten
     add_message(tx, clock, row)

@@ -8,6 +8,8 @@ export function probeName(name: string): string {
   if (provider?.[1]) return t('settings.probe.provider', { name: provider[1] });
   const guest = /^guest (.+)$/.exec(name);
   if (guest?.[1]) return t('guests.probe', { name: guest[1] });
+  const program = /^adapter (.+)$/.exec(name);
+  if (program?.[1]) return t('settings.probe.program', { name: program[1] });
   return lookup(`settings.probe.name.${name.replaceAll(' ', '_')}`, name);
 }
 

@@ -10,7 +10,7 @@ from coilclaw.cli import completion
 from coilclaw.cli.background import see_out
 from coilclaw.cli.open_home import opened
 from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
-from coilclaw.cli.phrases import action_words, result_words, waits_for
+from coilclaw.cli.phrases import action_word, action_words, result_words, waits_for
 from coilclaw.features.approvals.commands.approvals import carry_out, find_action, go_on
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import UsageError
@@ -43,7 +43,7 @@ def list_all(status: str | None, limit: int, as_json: bool) -> None:
         print_json(found)
         return
     if sys.stdout.isatty():
-        rows = [(told, a.status, moment(a.created_at), a.action_id) for told, a in zip(what, found, strict=True)]
+        rows = [(told, action_word(a), moment(a.created_at), a.action_id) for told, a in zip(what, found, strict=True)]
         print_rows(rows, ("what", "status", "when", "action"), empty="There are no actions.")
         return
     rows = [

@@ -22,13 +22,14 @@ from coilclaw.features.chat.store.message_page import (
 )
 from coilclaw.features.chat.store.turns import TurnState
 from coilclaw.features.chat.turns import Turns
-from coilclaw.packets.action import Label, Status
-from coilclaw.packets.canonical import Json
+from coilclaw.packets.action import Label, Status, ToolCall
+from coilclaw.packets.canonical import Json, NotCanonical, parse_object
 from coilclaw.packets.chat import ProposedCall, Role
 from coilclaw.packets.decision import Lane, Risk, Verdict
 from coilclaw.packets.labels import is_untrusted
 from coilclaw.packets.settings import SettingChange
 from coilclaw.server.core import Core
+from coilclaw.server.naming import in_short
 from coilclaw.server.pages import Limit, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.store.held_back import Reproposed, reproposed_actions
@@ -60,6 +61,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     call_id: str
     tool: str
+    summary: str
+    """What it would do, in the sentence of its card; the tool's name where there is none."""
     arguments: str
     """JSON, as the model wrote it; in a page at most 4,000 characters of it."""
     justification: str
@@ -309,6 +312,7 @@ def _call(
     return Call(
         call_id=shown_text(core, call.call_id),
         tool=core.named(call.tool),
+        summary=_sentence(core, call),
         arguments=_cut(core, call.arguments, most),
         justification=shown_text(core, call.justification),
         action_id=stands.action_id if stands else None,
@@ -325,6 +329,15 @@ def _call(
         undo_id=undo.action_id if undo else None,
         undo_status=undo.status if undo else None,
     )
+
+
+def _sentence(core: Core, call: ProposedCall) -> str:
+    """What a call would do, in words; a model may have written anything at all."""
+    try:
+        proposed = ToolCall.of(call.tool, parse_object(call.arguments), identity=call.identity)
+    except NotCanonical:
+        return core.named(call.tool)
+    return in_short(core, core.conveyor.intake.in_short(proposed))
 
 
 def _artifact_of(row: MessageRow) -> str | None:

@@ -1,5 +1,6 @@
 """coilclaw audit."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 POLL_MILLISECONDS = 300
 
 
+_HASHES = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 MOST = 300
 """Characters of a sentence about an action; --all has the rest."""
 
@@ -82,6 +84,12 @@ def _printer(app: "Runtime", *, as_json: bool, follow: bool) -> "Callable[[Itera
                 print_json(_redacted(app, event), indent=0)
         elif as_json:
             print_json(_redacted(app, list(events)))
+        elif sys.stdout.isatty() and (follow or events):
+            for event in events:
+                number, when, kind, of, what = (one_line(cell) for cell in _cells(app, event))
+                print_wrapped(f"{number}  {when}  {kind}  {of}", indent="  ")
+                if what:
+                    print_wrapped("  " + _HASHES.sub(r"\1…", what), indent="  ")
         elif follow:  # a line at a time: a table would have to know what is still to come
             for event in events:
                 tell("\t".join(one_line(cell) for cell in _cells(app, event)))
