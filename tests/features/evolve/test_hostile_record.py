@@ -3,6 +3,7 @@
 import hashlib
 import os
 import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -440,3 +441,25 @@ def test_branches_that_take_long_to_take_in_do_not_all_hold_up_the_watcher(world
     assert world.record.unfinished
     assert len(refusals(world)) == 1
     assert not world.record.unfinished
+
+
+LENGTHY = """
+import re, sys
+from pathlib import Path
+from coilclaw.features.evolve.watcher.record import Record
+(taken,) = Record(Path(sys.argv[1])).take_in()
+most = re.search("VmHWM:\\s+([0-9]+)", Path("/proc/self/status").read_text())
+print(int(most[1]) // 1024, taken.refused)
+"""
+
+
+@pytest.mark.slow
+def test_commits_of_any_length_do_not_fill_the_watchers_memory(world):
+    """A message of 200 MB is a few hundred kilobytes to push."""
+    root = tree(world, ("100644", "f", plant(world, "blob", BLOB)))
+    point(world, "x", commit(world, root, message="x" * (200 << 20)))
+    words = [sys.executable, "-c", LENGTHY, world.home]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=280)
+    most, _, why = done.stdout.partition(" ")
+    assert "printed more than" in why, done
+    assert int(most) < 100
