@@ -234,14 +234,14 @@ class Pit:
 
 
 def torture_change(folder: Path, change: str, kills: int, at_random: int, seed: int, every: int = 1) -> EvolveTally:
-    """Kill at every step of a change (or every so many), and at random moments in it."""
+    """Kill each victim at every step of a change (or one of them at every so many), and at random moments in it."""
     pit = Pit(folder, change)
     chance = random.Random(f"{seed} {change}")
     try:
         steps = [step for step in pit.steps() if step != "recovered" or change == "launch"]
         pit.tally.steps = len(steps)
-        for step in steps[seed % every :: every]:
-            for victim in VICTIMS:
+        for number, step in enumerate(steps[seed % every :: every]):
+            for victim in VICTIMS if every == 1 else (VICTIMS[number % len(VICTIMS)],):
                 for _ in range(kills):
                     pit.kill_at(step, victim)
         for _ in range(at_random):
