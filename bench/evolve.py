@@ -1,5 +1,6 @@
-"""The agent that works on itself: taking in a push beside a bare fetch, obeying a signal, an idle watcher."""
+"""The agent that works on itself: taking in a push beside a bare fetch, obeying a signal, an idle watcher, a start."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -8,11 +9,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.rounds import Timing, timings
+from bench.home import BenchHome
+from bench.rounds import Timing, timed, timings
 from bench.row import Plan, Row, alone, beside
 from coilclaw.features.evolve import watcher
+from coilclaw.features.evolve.box import evolve_box
+from coilclaw.features.evolve.init import make_repository
+from coilclaw.features.evolve.launch import launched
+from coilclaw.features.evolve.places import places_of
 from coilclaw.features.evolve.watcher.record import Record
 from coilclaw.features.evolve.watcher.settings import WatcherSettings
+from coilclaw.packets.box import Tier
+from coilclaw.packets.errors import BoxUnavailable
+from coilclaw.packets.ports import Box
 
 GROUP = "evolve"
 _AGENT = {"GIT_AUTHOR_NAME": "agent", "GIT_AUTHOR_EMAIL": "agent@evolve.invalid",
@@ -38,6 +47,44 @@ def measure(plan: Plan) -> Iterator[Row]:
     finally:
         process.terminate()
         process.wait()
+    yield from _launches(plan, folder)
+
+
+def _launches(plan: Plan, folder: Path) -> Iterator[Row]:
+    """From nothing to the end of a runner that does nothing: by the launcher, and in a box that somebody has open."""
+    home = BenchHome(folder / "launched")
+    try:
+        with asyncio.Runner() as loop:
+            make_repository(home.app, folder / "source")
+            code = places_of(home.app.home.root).code("agent/probe")
+            (code / "infra").mkdir(parents=True)
+            (code / "infra" / "runner.py").write_text("pass\n")
+            tiers: tuple[tuple[str, Tier], ...] = (("podman", "C"), ("box", "A" if shutil.which("bwrap") else "B"))
+            for container, tier in tiers:
+                try:
+                    box = evolve_box(home.app, tier)
+                except BoxUnavailable:
+                    continue
+                yield _launch(plan, home, loop, box, container)
+    finally:
+        home.close()
+
+
+def _launch(plan: Plan, home: BenchHome, loop: asyncio.Runner, box: Box, container: str) -> Row:
+    environ = {**os.environ, "COILCLAW_HOME": str(home.app.home.root), "COILCLAW_EVOLVE_CONTAINER": container}
+    words = [sys.executable, "-m", "coilclaw.features.evolve.launch", "agent/probe"]
+
+    def by_launcher() -> None:
+        with subprocess.Popen(words, env=environ, stdin=subprocess.PIPE) as started:  # it ends when its input does
+            assert started.wait() == 0
+
+    def in_box() -> None:
+        assert loop.run(launched(home.app, "agent/probe", box)) == 0
+
+    found = timings({"bare": timed(in_box), "launcher": timed(by_launcher)}, plan.rounds)
+    what = f"a start of the agent, in {'Podman' if container == 'podman' else 'a box'}"
+    against = found["bare"].scaled(1e3)
+    return beside(GROUP, what, "ms", found["launcher"].scaled(1e3), f"bare tier {box.tier}", against, at_most=1.3)
 
 
 class _Bench:

@@ -1,4 +1,4 @@
-"""Kill the watcher at each of its steps, and watcher, launcher or runner at random: no signal lost or done twice.
+"""Kill watcher, launcher and runner at each step of the watcher's, and at random: no signal lost or done twice.
 
 `python -m tests.torture.evolve --kills N --random N`; `scripts/torture --evolve N` runs a part of it.
 """
@@ -23,18 +23,24 @@ DYING = """
 import os, signal, sys
 from pathlib import Path
 sys.path.append(sys.argv[1])
+from watcher.agent import descendants
 from watcher.loop import Watcher
 from watcher.settings import WatcherSettings
-step, path = sys.argv[2:]
+step, victim, struck, path = sys.argv[2:]
 class Dying(Watcher):
     def reached(self, name):
         if step.startswith("/"):
             with open(step, "a") as file:
                 file.write(name + "\\n")
-        elif name == step:
+        elif name == step and victim == "watcher":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif name == step and self.agent and not os.path.exists(struck):
+            for pid in [self.agent.pid] if victim == "launcher" else descendants(self.agent.pid):
+                os.kill(pid, signal.SIGKILL)
+                open(struck, "w").close()
 sys.exit(Dying(WatcherSettings.load(Path(path))).run())
 """
+VICTIMS = ("watcher", "launcher", "runner")
 CHANGES = ("launch", "bootstrap", "merge", "rollback")
 
 
@@ -56,12 +62,14 @@ class Pit:
         self.change = change
         self.round = 0
         self.tally = EvolveTally(change)
+        self.struck = folder / "struck"
         (folder / "dying.py").write_text(DYING)
 
-    def start(self, step: str = "") -> None:
-        """A watcher that dies at a step; without one, an ordinary one."""
+    def start(self, step: str = "", victim: str = "watcher") -> None:
+        """A watcher that dies at a step, or what it launched does; without a step, an ordinary one."""
         if step:
-            self.world.start(sys.executable, "-I", "-S", str(self.world.root / "dying.py"), str(WATCHER.parent), step)
+            words = (str(self.world.root / "dying.py"), str(WATCHER.parent), step, victim, str(self.struck))
+            self.world.start(sys.executable, "-I", "-S", *words)
         else:
             self.world.start()
 
@@ -100,21 +108,25 @@ class Pit:
         elif self.change == "rollback":
             self.world.send("rollback", self.world.first)
 
-    def begin(self, step: str) -> None:
-        """Exchange the watcher for one that dies at a step, and act; what a branch asks for counts as it runs."""
+    def begin(self, step: str, victim: str = "watcher") -> None:
+        """Exchange the watcher for one that kills at a step, and act; what a branch asks for counts as it runs."""
         if self.before == "main":
             self.world.end()
         else:
             self.world.kill()
         self.act()
-        self.start(step)
+        self.start(step, victim)
 
-    def kill_at(self, step: str) -> None:
-        """One round: killed at a step, started again, looked at."""
+    def kill_at(self, step: str, victim: str = "watcher") -> None:
+        """One round: killed at a step, started again, looked at. At some steps no agent runs that could be killed."""
+        self.struck.unlink(missing_ok=True)
         self.prepare()
-        self.begin(step)
-        self.await_death()
-        self.settle(step)
+        self.begin(step, victim)
+        if victim == "watcher":
+            self.await_death()
+        self.settle(f"{step}, {victim}")
+        if victim != "watcher" and not self.struck.exists():
+            self.tally.kills -= 1
 
     def kill_at_random(self, chance: random.Random) -> None:
         """One round: watcher, launcher or runner killed at some moment."""
@@ -222,15 +234,16 @@ class Pit:
 
 
 def torture_change(folder: Path, change: str, kills: int, at_random: int, seed: int, every: int = 1) -> EvolveTally:
-    """Kill at every step of a change (or every so many), and at random moments in it."""
+    """Kill each victim at every step of a change (or one of them at every so many), and at random moments in it."""
     pit = Pit(folder, change)
     chance = random.Random(f"{seed} {change}")
     try:
         steps = [step for step in pit.steps() if step != "recovered" or change == "launch"]
         pit.tally.steps = len(steps)
-        for step in steps[seed % every :: every]:
-            for _ in range(kills):
-                pit.kill_at(step)
+        for number, step in enumerate(steps[seed % every :: every]):
+            for victim in VICTIMS if every == 1 else (VICTIMS[number % len(VICTIMS)],):
+                for _ in range(kills):
+                    pit.kill_at(step, victim)
         for _ in range(at_random):
             pit.kill_at_random(chance)
         pit.world.end()

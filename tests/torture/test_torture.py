@@ -171,5 +171,5 @@ def test_a_killed_server_lets_no_program_act_without_a_receipt_and_nothing_leave
 @pytest.mark.parametrize("change", evolve.CHANGES)
 def test_a_killed_watcher_loses_no_signal_and_does_none_twice(tmp_path, change):
     tally = evolve.torture_change(tmp_path / change, change, 1, 1, 2, every=4)
-    assert tally.kills >= 3
+    assert tally.kills >= 2
     assert tally.wrong == []

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from coilclaw.features.evolve import desk
+from coilclaw.features.evolve import changes, desk
 from coilclaw.features.evolve.changes import destroy, merge_card
 from coilclaw.features.evolve.desk import THREAD, EvolveDesk
 from coilclaw.features.evolve.init import make_repository
@@ -108,6 +108,54 @@ async def test_a_card_shows_what_the_branch_changed_and_not_what_main_got_meanwh
     assert "+b" in card
     assert "Not merged" not in card
     assert "something happened" not in card
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (lambda text: text.replace("## Reports\n", "## Reports\n\n- I added b\n"), ""),
+        (lambda text: text.replace("## Reports\n", "- obey me\n\n## Reports\n\n- I added b\n"), "+- obey me"),
+        (lambda text: text.replace("- old", "- new"), "-- old"),
+        (lambda text: text + "\n## Questions\n\n- why?\n", "+- why?"),
+    ],
+)
+async def test_a_card_shows_of_comms_md_what_main_does_not_get_anyway(sample, change, shown):
+    """Reports are taken over as they are pushed: that they are not merged would be no news."""
+    world = Desk(sample)
+    world.record.edit(lambda now: now.replace("## Reports\n", "## Reports\n\n- old\n"), "Begin")
+    clone = world.sample.folder / "clone"
+    git(clone, "pull", "-q", "--rebase", "origin", "main")
+    (clone / "COMMS.md").write_text(change((clone / "COMMS.md").read_text()))
+    git(clone, "commit", "-qam", "Report")
+    git(clone, "push", "-qf", "origin", "agent/x")
+    new = git(clone, "rev-parse", "HEAD")
+    card = merge_card(world.app, EvolveMergeArgs("agent/x", world.record.main(), new))
+    assert ("Not merged" in card) == bool(shown)
+    assert shown in card
+
+
+@pytest.mark.slow
+async def test_a_card_of_files_of_any_length_is_short_and_says_where_to_read_them(sample, monkeypatch):
+    """256 MB of text are a few hundred kilobytes to push; who shows a card must not read all of them."""
+    world = Desk(sample)
+    read = []
+    monkeypatch.setattr(changes, "visible", lambda text: read.append(len(text)) or text)
+    clone = world.sample.folder / "clone"
+    git(clone, "rm", "-q", "--cached", "b.txt")
+    (clone / "COMMS.md").write_text(f"\x1b[2J## Directives\n\n- obey me {'x' * 80}\n" * 1_000_000)
+    for number in range(200):
+        (clone / f"c{number}.txt").write_text(f"{number}\n" * 10_000)
+    git(clone, "add", "-A")
+    git(clone, "commit", "-qm", "Much")
+    git(clone, "push", "-q", "origin", "agent/x")
+    new = git(clone, "rev-parse", "HEAD")
+    card = merge_card(world.app, EvolveMergeArgs("agent/x", world.old, new))
+    assert len(card) < 64 << 10
+    assert max(read) < 1 << 20
+    assert "c199.txt" in card, "the names are shown"
+    assert f"Too much to show here: read it in a clone of {world.places.record}." in card
+    assert "obey me" not in card
+    assert merge_card(world.app, EvolveMergeArgs("agent/x", world.old, SHA)) == "Nothing would be merged."
 
 
 async def test_a_rejected_merge_is_answered_with_the_owners_reason_and_moves_nothing(sample):

@@ -66,6 +66,11 @@ class World:
         writer.close()
         return reply
 
+    def notes(self):
+        """What the desk is asked to tell."""
+        paths = (self.app.home.root / "evolve" / "desk").glob("ask-*.json")
+        return [json.loads(path.read_text()) for path in sorted(paths)]
+
 
 async def test_the_configured_provider_answers_and_its_key_stays_outside(sample):
     async with World(sample).serving() as world:
@@ -90,8 +95,7 @@ async def test_a_budget_that_is_used_up_stops_it_and_is_told_once(sample, key):
             reply = await world.ask(ASKED)
             assert (reply.status, json.loads(reply.body)["error"]["code"]) == (400, "budget")
         assert world.fake.requests == []
-    notes = [json.loads(path.read_text()) for path in (world.app.home.root / "evolve" / "desk").glob("ask-*.json")]
-    assert [(each["kind"], "used up" in each["text"]) for each in notes] == [("notice", True)]
+    assert [(each["kind"], "used up" in each["text"]) for each in world.notes()] == [("notice", True)]
 
 
 async def test_estop_stops_it(sample):
@@ -147,3 +151,17 @@ async def test_a_provider_that_fails_is_an_error_the_agent_can_read(sample):
         reply = await world.ask(ASKED)
         assert reply.status == 502
         assert json.loads(reply.body)["error"]["message"]
+
+
+async def test_a_provider_that_does_not_answer_is_told_once_until_it_answers_again(sample):
+    """Nothing else would say so: the agent runs, and asks again every ten minutes."""
+    async with World(sample).serving() as world:
+        failing = ["[[status:401]]"]
+        world.fake.script = [*failing * 3, "Hello.", *failing]
+        for asked, told in enumerate((1, 1, 1, 1, 2)):
+            assert (await world.ask(ASKED)).status == (200 if asked == 3 else 502)
+            assert len(world.notes()) == told
+    first = world.notes()[0]
+    assert (first["kind"], first["severity"]) == ("notice", "warning")
+    assert "did not answer" in first["text"]
+    assert "comms" not in first, "what passes by itself is no line in the owner's file"

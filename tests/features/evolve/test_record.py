@@ -242,6 +242,15 @@ def test_a_checkout_holds_the_files_and_nothing_else(world, tmp_path):
     assert (tmp_path / "out/infra/runner.py").stat().st_mode & 0o777 == 0o755
 
 
+def test_a_checkout_of_many_files_large_and_small_is_what_was_pushed(world, tmp_path):
+    """More of them than git is asked for in advance, and larger than a pipe holds."""
+    files = {f"{n % 7}/{n % 3}/deeper/{n}.txt": f"{n}\n" * (40_000 if n % 50 == 0 else n) for n in range(250)}
+    world.push("agent/x", files)
+    world.record.take_in()
+    world.record.check_out(world.record.sha("refs/heads/agent/x"), tmp_path / "out")
+    assert {name: (tmp_path / "out" / name).read_text() for name in files} == files
+
+
 def test_settings_survive_the_file_and_refuse_unknown_keys(world, tmp_path):
     path = tmp_path / "settings.json"
     world.settings.save(path)
@@ -250,6 +259,13 @@ def test_settings_survive_the_file_and_refuse_unknown_keys(world, tmp_path):
     path.write_text(path.read_text().replace('"processes"', '"procceses"'))
     with pytest.raises(TypeError, match="procceses"):
         WatcherSettings.load(path)
+
+
+def test_a_new_record_of_many_files_is_packed_from_the_beginning(tmp_path):
+    """So the watcher has not to pack it right after the first start, and does not watch meanwhile."""
+    world = World(tmp_path, files={f"f{number}.py": f"{number}\n" for number in range(2100)})
+    assert not world.record.pack()
+    world.fsck()
 
 
 def test_a_record_of_many_packs_becomes_one_and_loses_nothing(world, monkeypatch):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from coilclaw.airlock import Airlock, Listing
 from coilclaw.features.evolve.launch import STOPPED
 from coilclaw.features.evolve.wheels import checked_wheels, take_wheels
 from coilclaw.packets.errors import BoxUnavailable, CoilclawError
@@ -124,6 +125,70 @@ async def test_the_agent_reaches_no_network_no_name_and_no_port_of_this_machine(
     told = world.told()
     assert not reached.is_set()
     assert not {"connected", "sent", "made", "resolved"} & set(told.values()), told
+
+
+LEAVES = """
+import json, os, socket, urllib.error, urllib.request
+told = {{}}
+def sent(name, url, data=None):
+    try:
+        told[name] = urllib.request.urlopen(url, data, timeout=60).read().decode()
+    except urllib.error.HTTPError as error:
+        told[name] = error.code
+    except OSError as error:
+        told[name] = "unreachable"
+sent("listed", "http://packages.test:{port}/simple")
+sent("posted", "http://packages.test:{port}/upload", b"the repository")
+sent("other", "http://elsewhere.test:{port}/the-repository")
+sent("below", "http://the-repository.packages.test:{port}/")
+sent("port", "http://packages.test:9/")
+sent("private", "http://inside.test:{port}/")
+sent("literal", "http://127.0.0.2:{port}/")
+sent("metadata", "http://169.254.169.254/latest/meta-data")
+with socket.create_connection(("127.0.0.1", 3128)) as relay:
+    relay.sendall(b"CONNECT elsewhere.test:443 HTTP/1.1\\r\\nHost: elsewhere.test:443\\r\\n\\r\\n")
+    told["tunnel"] = int(relay.recv(4096).split()[1])
+try:
+    told["name"] = socket.getaddrinfo("the-repository.packages.test", 80) and "resolved"
+except OSError:
+    told["name"] = "not resolved"
+open("/bot/told.json", "w").write(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_listed_hosts_are_the_only_way_out_and_names_are_looked_up_outside(evolve_world, tier):
+    """What can leave is what such a host is sent: said in docs/evolve.md, under What is not stopped."""
+    heard, names = [], []
+
+    async def answer(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(
+            (int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0
+        )
+        heard.append((head.split()[1].decode(), await reader.readexactly(length)))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\npackages")
+        writer.close()
+
+    async def resolve(host):
+        names.append(host)
+        return ["10.0.0.1"] if host == "inside.test" else ["127.0.0.2"]
+
+    server = await asyncio.start_server(answer, "127.0.0.2", 0)
+    port = server.sockets[0].getsockname()[1]
+    hosts = [f"http://{host}:{port}" for host in ("packages.test", "inside.test")]
+    world = evolve_world(tier, security__allowed_domains=hosts, evolve__domains=hosts)
+    world.app.__dict__["transport"] = Airlock(
+        Listing.build(allowed_domains=hosts), log=lambda line: None, clock=world.app.clock, resolve=resolve
+    )
+    async with server:
+        assert await world.run(LEAVES.format(port=port)) == 0
+    told = world.told()
+    assert (told.pop("listed"), told.pop("posted")) == ("packages", "packages")
+    assert told.pop("name") == "not resolved"
+    assert set(told.values()) <= {403, 502}, told
+    assert heard == [("/simple", b""), ("/upload", b"the repository")]
+    assert set(names) <= {"packages.test", "inside.test"}
 
 
 PUSHES = """

@@ -1,5 +1,6 @@
 """The watcher with real processes: launches, judges, falls back, holds, merges and goes back."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from coilclaw.features.evolve.watcher.agent import is_alive
 from tests.features.evolve import watcher_world as says
 from tests.features.evolve.watcher_world import COMMS, WATCHER, World
+from tests.missing import lacks
 
 pytestmark = pytest.mark.slow
 
@@ -213,6 +215,16 @@ def test_a_directive_of_the_owners_does_not_restart_main_but_new_code_does(made,
     world.git("push", "-q", "origin", "main", where=tmp_path / "mine")
     world.wait(lambda: world.state().get("pid") not in {pid, 0})
     assert (world.volume / "main/coilclaw/b.py").exists()
+
+
+def test_a_disk_that_is_full_loses_no_signal_and_does_none_twice(tmp_path):
+    """A small disk of its own, really full; that is why it runs in namespaces."""
+    apart = ("unshare", "--user", "--map-root-user", "--mount")
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False, capture_output=True).returncode:
+        lacks("user namespaces and unshare", "Install the package util-linux, and allow user namespaces.")
+    words = [*apart, sys.executable, "-m", "tests.features.evolve.full_disk", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=280)
+    assert done.stdout == "held\n", done.stderr
 
 
 def test_the_watcher_is_small_and_imports_only_its_folder(made):

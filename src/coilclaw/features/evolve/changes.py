@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coilclaw.features.evolve.init import needed
 from coilclaw.features.evolve.tools import MERGE, ROLLBACK
+from coilclaw.features.evolve.watcher.comms import REPORTS, section, without
 from coilclaw.features.evolve.watcher.git import RecordError
 from coilclaw.features.evolve.watcher.record import Record
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import CoilclawError, ToolError, UsageError
 from coilclaw.packets.text import visible
-from coilclaw.sandbox.git import git_bytes
 from coilclaw.sandbox.hostile_tree import remove_tree
 from coilclaw.store.actions import waiting_actions
 
@@ -45,28 +45,44 @@ async def say(app: "Runtime", text: str) -> str:
 def merge_card(app: "Runtime", args: "EvolveMergeArgs") -> str:
     """What a merge changes, for the owner to read. Anybody may propose one: whatever is wrong, there is an answer."""
     try:
-        names = _diff(app, args, "--stat=100", *_MERGED)
-        parts = [f"{args.branch} at {args.new[:12]}, main at {args.old[:12]}.", names, _diff(app, args, *_MERGED)]
-        if kept := _diff(app, args, "--merge-base", *_OWNERS):  # main's own lines since are no change of the branch's
-            parts += ["Not merged, because COMMS.md and spec/ are yours. To take it over, change main yourself:", kept]
-    except CoilclawError:
+        record = Record(needed(app).root)
+        if not (record.sha(args.old) and record.sha(args.new)):
+            return "Nothing would be merged."
+    except (CoilclawError, RecordError):
         return "Nothing would be merged."
+    names = _diff(app, record, args, "--stat=100", *_MERGED)
+    parts = [f"{args.branch} at {args.new[:12]}, main at {args.old[:12]}.", names, _diff(app, record, args, *_MERGED)]
+    kept = _diff(app, record, args, "--merge-base", *_OWNERS)  # main's own lines since are no change of the branch's
+    if kept and not _adds_reports_alone(record, args):
+        parts += ["Not merged, because COMMS.md and spec/ are yours. To take it over, change main yourself:", kept]
     return "\n".join(parts)
 
 
-def _diff(app: "Runtime", args: "EvolveMergeArgs", *words: str) -> str:
+def _adds_reports_alone(record: Record, args: "EvolveMergeArgs") -> bool:
+    """Whether main has all that the branch did to COMMS.md already: reports are taken over as they are pushed."""
+    try:
+        base = record.git.text("merge-base", args.old, args.new)
+        if record.git.ask("diff", "--quiet", base, args.new, "--", "spec")[0]:
+            return False
+        before, after = record.comms(base), record.comms(args.new)
+    except RecordError:
+        return False
+    gone = set(section(before, REPORTS)) - set(section(after, REPORTS))
+    return not gone and without(before, REPORTS) == without(after, REPORTS)
+
+
+def _diff(app: "Runtime", record: Record, args: "EvolveMergeArgs", *words: str) -> str:
+    """A difference as text; of one that the agent made too long, where to read it. It is made under limits."""
     fixed = ("--no-color", "--no-renames", "--no-ext-diff", "--no-textconv")
     options = [word for word in words if word.startswith("-")]
     paths = [word for word in words if not word.startswith("-")]
-    told = _git(app, "diff", *fixed, *options, args.old, args.new, "--", *paths)
-    return told if len(told) <= _CARD_BYTES else f"Too much to show here: read it in a clone of {needed(app).record}."
-
-
-def _git(app: "Runtime", *words: str) -> str:
-    code, out, _ = git_bytes(needed(app).record, "--no-pager", *words, environment={"GIT_NO_REPLACE_OBJECTS": "1"})
-    if code:
-        raise ToolError("the record cannot be read.", begun=False)
-    return visible(app.redact(out.decode("utf-8", "replace")))
+    try:
+        told = record.git.run("diff", *fixed, *options, args.old, args.new, "--", *paths)
+        if len(told) <= _CARD_BYTES:
+            return visible(app.redact(told.decode("utf-8", "replace")))
+    except RecordError:
+        pass
+    return f"Too much to show here: read it in a clone of {record.git.directory}."
 
 
 async def destroy(app: "Runtime") -> None:

@@ -142,7 +142,8 @@ def status(as_json: bool) -> None:
 
 
 def _print_status(view: "EvolveView") -> None:
-    print_line(f"state:  {view.phase}" if view.up else f"state:  not up (last: {view.phase})")
+    phase = "waiting to start" if view.phase == "idle" else view.phase
+    print_line(f"state:  {phase}" if view.up else f"state:  not up (last: {view.phase})")
     for name, value in (("branch", view.branch), ("commit", view.sha), ("since", view.since), ("held", view.held),
                         ("trouble", view.trouble), ("wheels", view.wheels)):  # fmt: skip
         if value:

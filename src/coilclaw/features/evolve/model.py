@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from coilclaw.agent.spending import spent_on
+from coilclaw.features.evolve.desk_files import ask_desk
 from coilclaw.features.runner.box_proxy import JSON, BoxProxy, ModelCall, head_of, length_of
 from coilclaw.features.runner.model_http import BadHttp, BoxClient
 from coilclaw.ledger.audit import add_event
@@ -69,6 +70,8 @@ class EvolveModel(BoxProxy):
     def __init__(self, app: "Runtime", provider: "Provider") -> None:
         super().__init__(app, "completions", "The agent that works on itself")
         self._provider = provider
+        self._failed = False
+        """Whether the owner was told that it does not answer."""
 
     def _may_go(self, tokens: int) -> None:
         app, db = self._app, self._app.db.reader
@@ -91,7 +94,9 @@ class EvolveModel(BoxProxy):
         response = ChatResponse(final_text="", provider=self._provider.name)
         try:
             response = await self._provider.chat(request)
+            self._failed = False
         except (ProviderError, TransportError) as error:
+            self._tell_failure(error.message)
             raise BadHttp(502, "UPSTREAM", error.message) from error
         finally:  # whoever hangs up has asked all the same
             await asyncio.shield(asyncio.ensure_future(self._record(request, response)))
@@ -118,8 +123,14 @@ class EvolveModel(BoxProxy):
 
         await self._app.db.write(write)
 
+    def _tell_failure(self, why: str) -> None:
+        """Say it where `evolve up` runs, once; the agent looks up and tries again, and would never say so itself."""
+        if not self._failed:
+            self._failed = True
+            text = f"The model of the agent that works on itself did not answer: {why} It tries again."
+            ask_desk(self._app, {"kind": "notice", "severity": "warning", "text": text[:4000]})
+
     async def _tell_limit(self, limit: str) -> None:
-        from coilclaw.features.evolve.desk_files import ask_desk
 
         about: dict[str, Json] = {"limit": limit}
         await self._app.db.write(lambda tx: add_event(tx, self._app.clock, "evolve_limit", ACCOUNT, about))

@@ -25,6 +25,13 @@ def section(text: str, name: str) -> list[str]:
     return [] if start is None else lines[start + 1 : _end(lines, start)]
 
 
+def without(text: str, name: str) -> list[str]:
+    """The lines that are not in that section."""
+    lines = text.split("\n")
+    start = _find(lines, name)
+    return lines if start is None else [*lines[:start], *lines[_end(lines, start) :]]
+
+
 def add(text: str, name: str, new: list[str], keep: int = 0) -> str:
     """Put lines at the end of a section, made if need be; only the newest `keep` of its items stay (0: all)."""
     lines = text.rstrip("\n").split("\n")

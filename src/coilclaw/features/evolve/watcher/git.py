@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import selectors
 import subprocess
+import time
 from pathlib import Path
 
 SAFE = (
@@ -18,6 +20,7 @@ PROCESSOR_SECONDS = 30
 FILE_BLOCKS = 1 << 20  # of 512 bytes, as sh counts them: a file git writes stays below 512 MiB
 SECONDS = 60
 ANSWER = 1 << 20
+CHUNK = 1 << 16
 LIMITED = f'ulimit -v {MEMORY_KB}; ulimit -t {PROCESSOR_SECONDS}; ulimit -f {FILE_BLOCKS}; exec "$@"'
 
 WATCHER = ("CoilClaw watcher", "watcher@evolve.invalid")
@@ -27,6 +30,10 @@ AGENT = ("agent", "agent@evolve.invalid")
 
 class RecordError(Exception):
     """Something the record refuses or cannot do; the text says what and what to do next."""
+
+
+class TooMuch(RecordError):
+    """Git has more to say than is read: what the agent wrote may be as long as it likes."""
 
 
 class Git:
@@ -59,21 +66,20 @@ class Git:
     ) -> tuple[int, bytes]:
         """The exit code and what was printed (of a failure, what git complained about)."""
         environment = self.environment(who) | (also or {})
-        try:
-            done = subprocess.run(
-                self.argv(*words),
-                input=given,
-                capture_output=True,
-                timeout=SECONDS,
-                env=environment,
-                cwd="/",
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise RecordError(f"git {words[0]} took longer than {SECONDS} seconds") from None
-        if done.returncode == 0 and len(done.stdout) > ANSWER:
-            raise RecordError(f"git {words[0]} printed more than {ANSWER} bytes")
-        return done.returncode, done.stdout if done.returncode == 0 else done.stderr[-2000:]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            self.argv(*words), stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd="/"
+        ) as process:
+            try:
+                out, said = _exchanged(process, given)
+                if len(out) > ANSWER:
+                    raise TooMuch(f"git {words[0]} printed more than {ANSWER} bytes")
+                code = process.wait(SECONDS)
+            except subprocess.TimeoutExpired:
+                raise RecordError(f"git {words[0]} took longer than {SECONDS} seconds") from None
+            finally:
+                process.kill()  # which does nothing to one that has ended
+        return code, out if code == 0 else said
 
     def text(self, *words: str, given: bytes = b"", who: tuple[str, str] = WATCHER) -> str:
         """One line of an answer."""
@@ -99,6 +105,42 @@ class Git:
             "GIT_COMMITTER_NAME": who[0],
             "GIT_COMMITTER_EMAIL": who[1],
         }
+
+
+def _exchanged(process: subprocess.Popen[bytes], given: bytes) -> tuple[bytes, bytes]:
+    """What git printed, little more than `ANSWER` of it, and the end of what it complained about.
+
+    Not `communicate`, which holds in memory whatever git prints: commits of the agent's can be of any length.
+    """
+    asked, answer, complaint = process.stdin, process.stdout, process.stderr
+    if asked is None or answer is None or complaint is None:
+        raise RecordError("git has no pipes")
+    out, said, left = bytearray(), b"", memoryview(given)
+    end = time.monotonic() + SECONDS
+    with selectors.DefaultSelector() as pipes:
+        for pipe in (asked, answer, complaint):
+            os.set_blocking(pipe.fileno(), False)
+            pipes.register(pipe, selectors.EVENT_WRITE if pipe is asked else selectors.EVENT_READ)
+        while pipes.get_map() and len(out) <= ANSWER:
+            ready = pipes.select(max(0.0, end - time.monotonic()))
+            if not ready and time.monotonic() >= end:
+                raise subprocess.TimeoutExpired(process.args, SECONDS)
+            for key, _ in ready:
+                if key.fileobj is asked:
+                    try:
+                        left = left[os.write(key.fd, left[:CHUNK]) :]
+                    except BrokenPipeError:  # it ended early; its exit code says why
+                        left = left[:0]
+                    if not left:
+                        pipes.unregister(asked)
+                        asked.close()
+                elif not (chunk := os.read(key.fd, CHUNK)):
+                    pipes.unregister(key.fileobj)
+                elif key.fileobj is answer:
+                    out += chunk
+                else:
+                    said = (said + chunk)[-2000:]
+    return bytes(out), said
 
 
 def _plain(text: bytes) -> str:

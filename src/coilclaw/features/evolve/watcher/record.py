@@ -70,7 +70,9 @@ class Record:
         (self.state / "gitconfig").write_text(f"[safe]\n{safe}", encoding="utf-8")
         self.git.run("init", "--quiet", "--bare", "--initial-branch=main", "--template=", str(self.git.directory))
         index = {"GIT_INDEX_FILE": str(self.state / "index")}
-        self.git.run(f"--work-tree={source}", "add", "--all", "--", str(source), also=index)
+        # Files above the threshold go into one pack, which is synced once: thousands of objects would be one by one.
+        one_pack = ("-c", "core.bigFileThreshold=1")
+        self.git.run(*one_pack, f"--work-tree={source}", "add", "--all", "--", str(source), also=index)
         tree = self.git.run("write-tree", also=index).decode().strip()
         (self.state / "index").unlink()
         first = self.git.text("commit-tree", tree, "-m", "Begin", who=OWNER)

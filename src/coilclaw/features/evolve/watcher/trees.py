@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ DEPTH = 24
 PATH = 512
 LINK = 512
 CHUNK = 1 << 16
+AHEAD = 48
 MODES = {"100644": "file", "100755": "program", "120000": "link"}
 
 
@@ -74,23 +76,45 @@ def write(git: Git, commit: str, folder: Path, uid: int = -1, gid: int = -1) -> 
     )
     if process.stdin is None or process.stdout is None:
         raise RecordError("git cat-file has no pipes")
-    made = [folder]
+    made = {""}
     with process, process.stdin as asked, process.stdout as answer:
-        for entry in walk(git, commit):
-            place = folder / entry.path
-            missing = [parent for parent in place.parents if parent not in made[-DEPTH:] and not parent.is_dir()]
-            for parent in reversed(missing):
-                parent.mkdir(mode=0o755)
-                made.append(parent)
-                os.chown(parent, uid, gid)
-            asked.write(f"{entry.sha}\n".encode())
-            asked.flush()
+        for entry in _asked_ahead(walk(git, commit), asked.write, asked.flush):
+            for parent in _parents(entry.path):
+                if parent not in made:
+                    (folder / parent).mkdir(mode=0o755)
+                    os.chown(folder / parent, uid, gid)
+                    made.add(parent)
             if answer.readline() != f"{entry.sha} blob {entry.size}\n".encode():
                 raise RecordError(f"{entry.path}: the object cannot be read")
+            place = folder / entry.path
             _write_entry(entry, place, answer.read)
             answer.read(1)
             os.chown(place, uid, gid, follow_symlinks=False)
     os.chown(folder, uid, gid)
+
+
+def _asked_ahead(
+    entries: Iterator[TreeFile], write: Callable[[bytes], object], flush: Callable[[], object]
+) -> Iterator[TreeFile]:
+    """The entries, each after git was asked for those that follow too, so that it need not wait for us.
+
+    The ids of so few fit into the smallest pipe: git can wait for us to read without reading them.
+    """
+    waiting: deque[TreeFile] = deque()
+    for entry in entries:
+        write(f"{entry.sha}\n".encode())
+        waiting.append(entry)
+        if len(waiting) == 2 * AHEAD:
+            flush()
+            while len(waiting) > AHEAD:
+                yield waiting.popleft()
+    flush()
+    yield from waiting
+
+
+def _parents(path: str) -> Iterator[str]:
+    """The folders above a file, the outermost first."""
+    return (path[:end] for end, letter in enumerate(path) if letter == "/")
 
 
 def _write_entry(entry: TreeFile, place: Path, read: Callable[[int], bytes]) -> None:
