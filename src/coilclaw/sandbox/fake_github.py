@@ -1,7 +1,7 @@
 """A strict fake of the part of GitHub that the forge uses, on a real bare repository.
 
-`python -m coilclaw.sandbox.fake_github FOLDER KEY.pem [PORT]` prints its address; docs/github.md says how to try it. It
-does what the service documents and other emulators leave out: heads that follow their branch, one pull request for a
+`python -m coilclaw.sandbox.fake_github FOLDER [KEY.pem] [PORT]` prints its address; docs/github.md says how to try it.
+It does what the service documents and other emulators leave out: heads that follow their branch, one pull request for a
 head, nobody approves their own, reviews that count only for the head they saw, protection, conditional reads, both
 rate limits. Faults are scripted by path, before the effect and after it. It listens on loopback only. Nothing here is
 for production.
@@ -473,8 +473,11 @@ _ROUTES = (
 
 
 if __name__ == "__main__":
-    at, pem, *wanted = sys.argv[1:]
-    with FakeGitHub(Path(at), public_key=public_half(Path(pem)), port=int(wanted[0]) if wanted else PORT) as served:
+    at, *more = sys.argv[1:]
+    key = next((public_half(Path(each)) for each in more if not each.isdigit()), b"")
+    with FakeGitHub(
+        Path(at), public_key=key, port=next((int(each) for each in more if each.isdigit()), PORT)
+    ) as served:
         sys.stdout.write(f"{served.base_url}\n")
         sys.stdout.flush()
         try:
