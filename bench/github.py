@@ -2,9 +2,13 @@
 and what being connected costs a server that idles."""
 
 import asyncio
+import hashlib
+import hmac
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import httpx
@@ -14,7 +18,7 @@ from bench.home import BenchHome
 from bench.mail import cpu
 from bench.rounds import Timing, timings
 from bench.row import Plan, Row, alone, beside
-from bench.site import Line, Served, memory_of, served
+from bench.site import Line, Served, bare, memory_of, served
 from coilclaw.app import EXTENSIONS
 from coilclaw.config.forge import Forge, GitHubForge
 from coilclaw.features.forge.forge import LocalForge
@@ -41,6 +45,7 @@ def measure(plan: Plan) -> Iterator[Row]:
         finally:
             home.close()
         yield _idle(plan, fake)
+        yield _webhooks(plan, fake)
 
 
 def _requests(plan: Plan, home: BenchHome, fake: FakeGitHub) -> Iterator[Row]:
@@ -89,7 +94,7 @@ def _adapter(plan: Plan, workspace: Path) -> Row:
     """CPU of ten reads by the adapter, through the airlock, beside the same by a bare client."""
     folder = plan.folder / GROUP / "other.git"
     other = subprocess.Popen(
-        [sys.executable, "-m", "coilclaw.sandbox.fake_github", str(folder)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "coilclaw.sandbox.fake_github", str(folder), "0"], stdout=subprocess.PIPE, text=True
     )
     assert other.stdout is not None
     try:
@@ -129,12 +134,53 @@ def _reads(plan: Plan, loop: asyncio.Runner, api: GitHubApi, url: str) -> Row:
     return beside(GROUP, "ten reads by the adapter: CPU", "ms", measured, "httpx", against, at_most=1.3)
 
 
-def _idle(plan: Plan, fake: FakeGitHub) -> Row:
-    """A server whose bot is connected, beside one whose bot is not."""
-    config = (
+def _webhooks(plan: Plan, fake: FakeGitHub) -> Row:
+    """A signed delivery, which is kept and wakes the next look, beside a route that says a little."""
+    number = 50 // (plan.rounds + 1)  # the route takes 60 a minute
+    secret, ids = "bench-hook-0123456789", count()
+
+    async def deliver(port: int) -> float:
+        line, taken = await Line.to(port), 0.0
+        for _ in range(number):
+            body = b'{"zen": "%d"}' % next(ids)
+            signed = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+            head = f"Host: localhost:{port}\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: delivery-{next(ids)}\r\n"
+            start = time.perf_counter()
+            await line.ask("POST", "/v1/forge/webhook", f"{head}X-Hub-Signature-256: sha256={signed}\r\n", body)
+            taken += time.perf_counter() - start
+        line.close()
+        return taken / number
+
+    async def ask(port: int) -> float:
+        line, start = await Line.to(port), time.perf_counter()
+        for _ in range(number):
+            await line.ask("GET", "/", "Host: x\r\n")
+        taken = time.perf_counter() - start
+        line.close()
+        return taken / number
+
+    with (
+        served(plan.folder / "hooked", _config(fake) + 'webhook_secret_env = "HOOK"\n', HOOK=secret) as site,
+        bare("routes", plan.folder) as (routes, _),
+        asyncio.Runner() as loop,
+    ):
+        loop.run(asyncio.sleep(2))  # until both have begun
+        cases = {"ours": lambda: loop.run(deliver(site.port)), "bare": lambda: loop.run(ask(routes))}
+        found = timings(cases, plan.rounds)
+    ours, theirs = found["ours"].scaled(1e6), found["bare"].scaled(1e6)
+    note = f"{1e6 / ours.median:.0f} webhooks/s, bare {1e6 / theirs.median:.0f}"
+    return beside(GROUP, "a webhook", "us", ours, "a bare Litestar route", theirs, at_most=1 / 0.7, note=note)
+
+
+def _config(fake: FakeGitHub) -> str:
+    return (
         f'[forge]\nkind = "github"\n[forge.github]\nrepository = "{fake.name}"\nowner_id = {OWNER_ID}\n'
         f'token_env = "BOT_TOKEN"\napi_url = "{fake.base_url}"\n'
     )
+
+
+def _idle(plan: Plan, fake: FakeGitHub) -> Row:
+    """A server whose bot is connected, beside one whose bot is not."""
 
     async def settle(site: Served) -> float:
         line = await Line.to(site.port)
@@ -144,7 +190,7 @@ def _idle(plan: Plan, fake: FakeGitHub) -> Row:
         return memory_of(site.pid)
 
     with (
-        served(plan.folder / "there", config) as ours,
+        served(plan.folder / "there", _config(fake)) as ours,
         served(plan.folder / "here") as bare,
         asyncio.Runner() as loop,
     ):

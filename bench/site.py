@@ -76,10 +76,10 @@ def _ended(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 
 @contextmanager
-def served(folder: Path, config: str = "") -> Iterator[Served]:
+def served(folder: Path, config: str = "", **more: str) -> Iterator[Served]:
     """`coilclaw up` over a fresh home with one paired device and no limits on how often it may ask."""
     folder.mkdir()
-    environ = environment(folder)
+    environ = {**environment(folder), **more}
     subprocess.run([COILCLAW, "init", "--quiet"], env=environ, check=True, stdout=subprocess.DEVNULL)
     home = folder / ".coilclaw"
     (home / "config.toml").write_text(f"{config}\n[server]\nrequests_per_minute = 1000000\n")

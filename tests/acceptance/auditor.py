@@ -6,12 +6,15 @@ Prints what does not hold, a line each, and exits 1; otherwise what was verified
 key that you know to be the bot's (16 hexadecimal digits).
 """
 
+import atexit
 import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 
 from cryptography.exceptions import InvalidSignature
@@ -19,14 +22,27 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 GENESIS = "0" * 64
 GRACE = 2 * 86400
+CLAIMS = {"Pull-Request", "Job", "Approved-By"}
 DAY = re.compile(r"audit/(\d{4})/(\d\d)/(\d\d)\.jsonl")
 
 
 class Git:
-    """git over the objects of a clone; its configuration cannot start anything that is called here."""
+    """git over the objects of a clone alone: its configuration, attributes and grafts are never looked at."""
 
     def __init__(self, folder):
+        place = tempfile.mkdtemp(prefix="auditor-")
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
         self.folder = folder
+        objects = self.text("rev-parse", "--path-format=absolute", "--git-path", "objects").strip()
+        kind = self.text("rev-parse", "--show-object-format").strip()
+        tips = {name: self.branch(name) for name in ("main", "ledger")}
+        self.folder = place
+        self.run("init", "--quiet", "--bare", "--template=", f"--object-format={kind}")
+        with open(os.path.join(self.folder, "objects", "info", "alternates"), "w", encoding="utf-8") as file:
+            file.write(f"{objects}\n")
+        for name, tip in tips.items():
+            if tip:
+                self.run("update-ref", f"refs/heads/{name}", tip)
 
     def run(self, *arguments, fails=False):
         environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C",
@@ -187,20 +203,39 @@ class Audit:
     # Main
 
     def main(self, tip):
-        lines = self.git.text("log", "--first-parent", "--reverse", "--format=%H %ct %P", tip).splitlines()
-        newest = int(lines[-1].split()[1])
-        own = self.own(lines)
+        known = {}
+        for line in self.git.text("log", "--topo-order", "--reverse", "--format=%H %ct %P", tip).splitlines():
+            known[line.split()[0]] = line
+        newest = int(known[tip].split()[1])
+        wanted = self.lines(known, [tip, *(head.get("main") for head in self.heads.values()), *self.merges])
+        own = self.own([known[sha] for sha in known if sha in wanted], known, tip)
         for line in own:
             sha, time, *parents = line.split()
             self.commits += 1
             self.part(sha, self.commit, sha, parents, int(time) < newest - GRACE)
         self.recorded(tip, [line.split() for line in own])
 
-    def own(self, lines):
+    def lines(self, known, todo):
+        """What leads to these by first parents, and by every parent of a merge that is not of a pull request."""
+        found = set()
+        while todo:
+            sha = todo.pop()
+            if sha not in known or sha in found:
+                continue
+            found.add(sha)
+            first, *others = known[sha].split()[2:] or [""]
+            todo += [first, *(others[1:] if others and self.is_pull(sha, others[0]) else others)]
+        return found
+
+    def is_pull(self, sha, head):
+        return bool(CLAIMS & set(self.stated(sha))) or "Job" in self.stated(head)
+
+    def own(self, lines, known, tip):
         """Those since the bot was made of a copy: what came before is another bot's, with another ledger."""
-        start = 0
-        for number, line in enumerate(lines, 1):
-            sha, time, *parents = line.split()
+        start = ""
+        while tip and not start:
+            sha, time, *parents = known[tip].split()
+            tip = parents[0] if parents else ""
             if not parents or self.stated(sha).get("Copied-From") != parents[:1]:
                 continue
             begun = datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -208,16 +243,17 @@ class Audit:
             if any(head["time"] < begun or head.get("main") in before for head in self.heads.values()):
                 self.say(sha, "says that the bot begins here, but heads are older")
             else:
-                start = number
-        return lines[start:]
+                start = sha
+        before = set(self.git.text("rev-list", start).split()) if start else ()
+        return [line for line in lines if line.split()[0] not in before]
 
     def stated(self, sha):
         return trailers(self.git.text("cat-file", "commit", sha).partition("\n\n")[2])
 
     def commit(self, sha, parents, old):
         stated = self.stated(sha)
-        if parents:
-            self.records(sha, parents[0])
+        for parent in parents[:1] if CLAIMS & set(stated) else parents:
+            self.records(sha, parent)
         for word in stated.get("Ledger-Head", []):
             size, _, digest = word.partition(":")
             known = self.heads.get(int(size))
@@ -225,8 +261,9 @@ class Audit:
                 self.say(sha, f"says another hash of receipt {size} than the signed head")
             if old and int(size) > max(self.heads, default=0):
                 self.say(sha, f"speaks of receipt {size}, which no signed head covers")
-        if "Job" in stated:
-            (job,) = stated["Job"]
+        jobs = stated.get("Job") or (self.stated(parents[1]).get("Job") if len(parents) > 1 else None)
+        if jobs:  # the owner's merges on GitHub say nothing themselves
+            (job,) = jobs
             if not re.fullmatch(r"job_[0-9A-Za-z_-]+", job):
                 raise ValueError(f"{job!r} is not the id of a job")
             self.jobs += 1
@@ -258,7 +295,7 @@ class Audit:
             stated = self.stated(sha)
             day = datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%d")
             must = place < last or day < self.until
-            if {"Pull-Request", "Job", "Approved-By"} & set(stated) or sha in self.merges:
+            if CLAIMS & set(stated) or sha in self.merges:
                 self.part(sha, self.merge, sha, parents, stated, must)
                 if sha not in covered:
                     self.say(sha, "says that the gate merged it, but no signed head covers it")
@@ -273,11 +310,12 @@ class Audit:
         about = self.merges.get(sha)
         if about is None and must:
             self.say(sha, "says that the gate merged it, but the ledger records no such merge")
+        claims = CLAIMS & set(stated)  # the owner's own merges on GitHub have none
         if about is not None and (
-            parents[1:] != [about["head"]] or stated.get("Pull-Request") != [str(about["number"])]
+            parents[1:] != [about["head"]] or (claims and stated.get("Pull-Request") != [str(about["number"])])
         ):
             self.say(sha, "merges something else than the ledger recorded")
-        if about is not None and about.get("action") and stated.get("Action") != [about["action"]]:
+        if about is not None and claims and about.get("action") and stated.get("Action") != [about["action"]]:
             self.say(sha, "names another action than the ledger")
         for action in stated.get("Action", ()):
             if action not in self.tools:

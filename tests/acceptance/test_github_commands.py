@@ -1,6 +1,9 @@
 """docs/github.md as somebody new follows it, with the real executable and a fake GitHub."""
 
+import base64
 import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +41,29 @@ def push(home: HomeAt, there: FakeGitHub) -> None:
     subprocess.run(["git", "-C", home.workspace, "push", "-q", there.hosted.folder, "main"], check=True)
 
 
+def approve(address: str, number: int) -> None:
+    """The owner's review, sent as docs/github.md says: without a header that names JSON."""
+    where, who = f"{address}/repos/owner/bot/pulls/{number}/reviews", {"Authorization": "Bearer owner-token"}
+    asked = urllib.request.Request(where, data=b'{"event": "APPROVE"}', headers=who)
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked) as answer:
+        assert answer.status == 200
+
+
+def test_the_fake_runs_as_a_program_with_the_key_of_an_app(home: HomeAt, tmp_path: Path) -> None:
+    (tmp_path / "KEY.pem").write_text(PEM)
+    program = [sys.executable, "-m", "coilclaw.sandbox.fake_github", tmp_path / "HUB", tmp_path / "KEY.pem", "0"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as fake:
+        try:
+            assert fake.stdout is not None
+            address = fake.stdout.readline().strip()
+            home.ok("secret", "set", "BOT_KEY", stdin=base64.b64encode(PEM.encode()).decode())
+            home.configure(SETTINGS.format(owner=OWNER_ID, app=17, installation=4242, api=address))
+            subprocess.run(["git", "-C", home.workspace, "push", "-q", tmp_path / "HUB", "main"], check=True)
+            assert "Connected." in home.ok("bot", "connect").out
+        finally:
+            fake.terminate()
+
+
 def test_from_an_empty_repository_to_the_first_merged_pull_request(home: HomeAt, there: FakeGitHub) -> None:
     steps = home.run("bot", "connect")
     assert (steps.rc, "Make a GitHub App" in steps.out) == (1, True)
@@ -65,7 +91,7 @@ def test_from_an_empty_repository_to_the_first_merged_pull_request(home: HomeAt,
     home.ok("bot", "sync")
     (pull,) = there.pulls.values()
     assert f"{there.base_url}/owner/bot/pull/1" in home.ok("pr", "show", "1").out
-    there.review(pull.number, "owner-token")
+    approve(there.base_url, pull.number)
     home.ok("bot", "sync")
     home.ok("worker", "--once")
     assert pull.merged_by is not None

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +64,9 @@ class Writer:
         return ChatResponse(final_text="", tool_calls=calls, provider="writer", model="writer")
 
 
-def _open(base: Path, reached: Callable[[str], None]) -> Runtime:
-    home, environ = Home(base / "home"), {"HOME": str(base / "user")}
+def opened_home(base: Path, reached: Callable[[str], None], more: Mapping[str, str] | None = None) -> Runtime:
+    """A home whose jobs a script works on, with limits that are never in the way."""
+    home, environ = Home(base / "home"), {"HOME": str(base / "user"), **(more or {})}
     config = load(home, environ).config
     budgets = msgspec.structs.replace(config.budgets, tool_calls_per_minute=100_000, prs_per_day=10_000)
     forge = msgspec.structs.replace(config.forge, merge_mode="whitelist")
@@ -90,7 +91,7 @@ def _live(base: Path, name: str, point: str, times: int = 1) -> str:
             os.kill(os.getpid(), signal.SIGKILL)
 
     async def live() -> None:
-        app = _open(base, reached)
+        app = opened_home(base, reached)
         background = Background(app)
         if name:
             (app.workspace / f"{name}.txt").write_text("by the owner\n")
@@ -119,7 +120,7 @@ def kill_pulls(base: Path, template: Path, point: str, kills: int) -> Pulled:
         await_child(*child(lambda: _live(base, "", "")))
     if tally.kills < kills:
         tally.said.append(f"{point} was reached only {tally.kills} times")
-    app = _open(base, lambda _: None)
+    app = opened_home(base, lambda _: None)
     _judge(tally, app, names)
     app.close()
     return tally
@@ -130,13 +131,13 @@ def _judge(tally: Pulled, app: Runtime, names: list[str]) -> None:
     for job in list_jobs(db, None, 1000):
         tally.jobs += 1
         if job.state != "DONE":
-            _wrong(tally, "lost", f"{job.job_id} is {job.state}: {job.reason}")
+            wrong(tally, "lost", f"{job.job_id} is {job.state}: {job.reason}")
     for name in names:
         for path in (f"intel/{name}-a.md", f"intel/{name}-b.md", f"{name}.txt"):
-            if not (app.workspace / path).exists() or not _git(app, "ls-tree", "main", "--", path):
-                _wrong(tally, "lost", f"{path} is not in force")
+            if not (app.workspace / path).exists() or not git_says(app, "ls-tree", "main", "--", path):
+                wrong(tally, "lost", f"{path} is not in force")
     pulls = db.execute("SELECT job_id, state FROM pull_requests").fetchall()
-    merges = _git(app, "log", "--merges", "--format=%(trailers:key=Job,valueonly,separator=)", "main").split()
+    merges = git_says(app, "log", "--merges", "--format=%(trailers:key=Job,valueonly,separator=)", "main").split()
     receipts = db.execute(
         "SELECT a.job_id FROM receipts r JOIN proposed_actions a USING (action_id)"
         " WHERE a.tool = 'pr_merge' AND json_extract(r.line, '$.status') = 'allowed'"
@@ -147,19 +148,19 @@ def _judge(tally: Pulled, app: Runtime, names: list[str]) -> None:
         ("receipts of merges", [job_id for (job_id,) in receipts]),
     ):
         if len(found) != len(set(found)):
-            _wrong(tally, "twice", f"{what} repeat")
+            wrong(tally, "twice", f"{what} repeat")
         if len(set(found)) != len(names):
-            _wrong(tally, "lost", f"{len(set(found))} {what} for {len(names)} jobs")
-    if _git(app, "status", "--porcelain") or _git(app, "for-each-ref", "refs/coilclaw"):
-        _wrong(tally, "lost", "the workspace is not what main says, or references were left")
+            wrong(tally, "lost", f"{len(set(found))} {what} for {len(names)} jobs")
+    if git_says(app, "status", "--porcelain") or git_says(app, "for-each-ref", "refs/coilclaw"):
+        wrong(tally, "lost", "the workspace is not what main says, or references were left")
     anchor_heads(app)
-    if _git(app, "show", "ledger:heads.jsonl").encode().split(b"\n") != stored_lines(db):
-        _wrong(tally, "lost", "the branch `ledger` holds other heads than the home")
+    if git_says(app, "show", "ledger:heads.jsonl").encode().split(b"\n") != stored_lines(db):
+        wrong(tally, "lost", "the branch `ledger` holds other heads than the home")
     if any(Path(app.config.trees_dir).iterdir()):
-        _wrong(tally, "lost", "trees were left")
+        wrong(tally, "lost", "trees were left")
 
 
-def _git(app: Runtime, *args: str) -> str:
+def git_says(app: Runtime, *args: str) -> str:
     environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
     done = subprocess.run(
         ["git", "-C", str(app.workspace), *args], env=environ, capture_output=True, text=True, check=True
@@ -167,7 +168,7 @@ def _git(app: Runtime, *args: str) -> str:
     return done.stdout.strip()
 
 
-def _wrong(tally: Pulled, kind: str, what: str) -> None:
+def wrong(tally: Pulled, kind: str, what: str) -> None:
     setattr(tally, kind, getattr(tally, kind) + 1)
     tally.said.append(f"{tally.how}: {what}")
 

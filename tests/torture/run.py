@@ -24,7 +24,7 @@ import msgspec
 
 from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load
-from tests.torture import earlier, evolve, held, mails, pulls, questions, resumed, sessions, tamper
+from tests.torture import earlier, evolve, github, held, mails, pulls, questions, resumed, sessions, tamper
 from tests.torture.boxes import Left, kill_boxes
 from tests.torture.chamber import Cell, Chamber, Tally, Unsound, nothing
 from tests.torture.large import kill_snapshots
@@ -201,8 +201,9 @@ def merge_pulls(folder: Path, kills: int) -> bool:
     folder.mkdir()
     make_template(folder / "template")
     tallies: list[pulls.Pulled] = []
-    for point in pulls.POINTS:
-        tallies.append(pulls.kill_pulls(folder / point, folder / "template", point, kills))
+    for point in (*pulls.POINTS, *github.POINTS):
+        kill = github.kill_between if point in github.POINTS else pulls.kill_pulls
+        tallies.append(kill(folder / point, folder / "template", point, kills))
         say(f"killed at {point}: {tallies[-1].kills} times, {tallies[-1].lost} lost, {tallies[-1].twice} twice")
     say(pulls.table(tallies))
     for tally in tallies:

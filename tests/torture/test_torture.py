@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture import earlier, evolve, held, mails, pulls, questions, resumed, sessions
+from tests.torture import earlier, evolve, github, held, mails, pulls, questions, resumed, sessions
 from tests.torture.life import POINTS
 from tests.torture.run import VARIANTS, make_template
 
@@ -123,6 +123,14 @@ def test_a_pull_request_is_killed_anywhere_and_merged_once(tmp_path):
     for point in pulls.POINTS:
         tally = pulls.kill_pulls(tmp_path / point, tmp_path / "template", point, 1)
         assert (tally.kills, tally.lost, tally.twice, tally.said) == (1, 0, 0, []), point
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", github.POINTS)
+def test_a_pull_request_on_github_is_killed_anywhere_and_stands_and_merges_there_once(tmp_path, point):
+    make_template(tmp_path / "template")
+    tally = github.kill_between(tmp_path / point, tmp_path / "template", point, 1)
+    assert (tally.kills, tally.lost, tally.twice, tally.said) == (1, 0, 0, [])
 
 
 @pytest.mark.slow

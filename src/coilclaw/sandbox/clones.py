@@ -31,7 +31,7 @@ _PLACES = ("refs/heads/", "refs/remotes/origin/")
 
 
 class BranchCommit(NamedTuple):
-    """A commit on a branch, by its first parents, and what it changed."""
+    """A commit of a branch, and what it changed."""
 
     sha: str
     parents: tuple[str, ...]
@@ -41,6 +41,10 @@ class BranchCommit(NamedTuple):
     tree: str
     changes: tuple[FileChange, ...]
     """Against its first parent; all of its files for the first commit."""
+    beside: tuple[FileChange, ...]
+    """Against its second parent, if it has one."""
+    head: str
+    """The message of its second parent, if it has one."""
 
 
 class Clone(BotRepository):
@@ -53,17 +57,42 @@ class Clone(BotRepository):
         lines = [line for line in lines if not line.startswith(("notice:", "warning in"))]
         return lines or ([f"git fsck ended with {code}"] if code else [])
 
-    def history(self, tip: str) -> Iterator[BranchCommit]:
-        """The commits of a branch, the oldest first, by first parents."""
-        lines = self._run("rev-list", "--first-parent", "--reverse", "--parents", tip).decode().splitlines()
-        for start in range(0, len(lines), PAGE):
-            page = [tuple(line.split()) for line in lines[start : start + PAGE]]
-            raw = self.blobs(words[0] for words in page)
-            changes = self._changes_of([words[:2] for words in page])
-            for sha, *parents in page:
-                tree = raw[sha].partition(b"\n")[0].removeprefix(b"tree ").decode()
-                words, time = message_of(raw[sha]), _time_of(raw[sha])
-                yield BranchCommit(sha, tuple(parents), words, time, tree, changes.get(sha, ()))
+    def history(self, tip: str, also: Iterable[str], is_pull: Callable[[str, str], bool]) -> Iterator[BranchCommit]:
+        """The commits of a branch, parents first.
+
+        Its first parents alone would not do: whoever joins two lines of commits decides which of them comes first. So
+        the lines of `also` belong to it, and every line that a merge brought, unless `is_pull` says of its message and
+        that of its other side that it merged a pull request.
+        """
+        lines = self._run("rev-list", "--topo-order", "--reverse", "--parents", tip).decode().splitlines()
+        parents = {sha: tuple(rest) for sha, *rest in (line.split() for line in lines)}
+        merges = [(sha, each[1]) for sha, each in parents.items() if len(each) > 1]
+        pulls = set[str]()
+        for start in range(0, len(merges), PAGE):
+            page = merges[start : start + PAGE]
+            raw = self.blobs(sha for pair in page for sha in pair)
+            pulls.update(sha for sha, head in page if is_pull(message_of(raw[sha]), message_of(raw[head])))
+        own, todo = set[str](), [tip, *also]
+        while todo:
+            sha = todo.pop()
+            while sha in parents and sha not in own:
+                own.add(sha)
+                todo += parents[sha][2 if sha in pulls else 1 :]
+                sha = next(iter(parents[sha]), "")
+        yield from self._read([(sha, each) for sha, each in parents.items() if sha in own])
+
+    def _read(self, commits: list[tuple[str, tuple[str, ...]]]) -> Iterator[BranchCommit]:
+        for start in range(0, len(commits), PAGE):
+            page = commits[start : start + PAGE]
+            raw = self.blobs(sha for own, parents in page for sha in (own, *parents[1:2]))
+            changes = self._changes_of([(sha, *parents[:1]) for sha, parents in page])
+            beside = self._changes_of([(sha, parents[1]) for sha, parents in page if len(parents) > 1])
+            for sha, parents in page:
+                yield BranchCommit(
+                    sha, parents, message_of(raw[sha]), _time_of(raw[sha]),
+                    raw[sha].partition(b"\n")[0].removeprefix(b"tree ").decode(),
+                    changes.get(sha, ()), beside.get(sha, ()), message_of(raw[parents[1]]) if parents[1:] else "",
+                )  # fmt: skip
 
     def pack(self, tips: Iterable[str], place: Path) -> None:
         """Write the whole history of these commits as one pack into a folder, and nothing else."""

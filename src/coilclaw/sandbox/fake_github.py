@@ -1,9 +1,10 @@
 """A strict fake of the part of GitHub that the forge uses, on a real bare repository.
 
-`python -m coilclaw.sandbox.fake_github FOLDER` prints its address. It does what the service documents and other
-emulators leave out: heads that follow their branch, one pull request for a head, nobody approves their own, reviews
-that count only for the head they saw, protection, conditional reads, both rate limits. Faults are scripted by path,
-before the effect and after it. It listens on loopback only. Nothing here is for production.
+`python -m coilclaw.sandbox.fake_github FOLDER [KEY.pem] [PORT]` prints its address; docs/github.md says how to try it.
+It does what the service documents and other emulators leave out: heads that follow their branch, one pull request for a
+head, nobody approves their own, reviews that count only for the head they saw, protection, conditional reads, both
+rate limits. Faults are scripted by path, before the effect and after it. It listens on loopback only. Nothing here is
+for production.
 """
 
 import hashlib
@@ -22,10 +23,10 @@ from urllib.parse import parse_qs
 import msgspec
 
 from coilclaw.packets.canonical import Json, JsonObject
-from coilclaw.sandbox.fake_github_app import installation_shape, is_signed
+from coilclaw.sandbox.fake_github_app import installation_shape, is_signed, public_half
 from coilclaw.sandbox.fake_github_http import GitHubReply, GitHubServer, fault, scripted
 from coilclaw.sandbox.fake_github_protection import Protection, protection_shape, read_protection
-from coilclaw.sandbox.fake_github_repository import HostedRepository, Refused
+from coilclaw.sandbox.fake_github_repository import Account, HostedPull, HostedRepository, Refused
 from coilclaw.sandbox.fake_github_shapes import (
     branch_shape,
     check_shape,
@@ -40,45 +41,13 @@ from coilclaw.sandbox.fake_github_shapes import (
 
 APP_PERMISSIONS = {"contents": "write", "pull_requests": "write", "checks": "write", "metadata": "read"}
 LIFETIME = timedelta(hours=1)
+PORT = 4650
+"""Of the fake as a program, so that settings can name it."""
 OWNER_ID, BOT_ID, STRANGER_ID = 1001, 9001, 6666
+_EVENTS = {"APPROVE": "APPROVED", "REQUEST_CHANGES": "CHANGES_REQUESTED", "COMMENT": "COMMENTED"}
 
 
 Effect: TypeAlias = Callable[[GitHubReply], GitHubReply]
-
-
-class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody with a token."""
-
-    login: str
-    id: int
-    kind: str = "User"
-    permissions: dict[str, str] = {}
-    scopes: str | None = None
-    """Of a classic token, in the header of every answer; a fine-grained one has none."""
-    ends: float = float("inf")
-
-    def shown(self) -> JsonObject:
-        """As the API names people."""
-        return user_shape(self.login, self.id, self.kind)
-
-
-class HostedPull(msgspec.Struct, kw_only=True):
-    """A pull request there."""
-
-    number: int
-    head: str
-    base: str
-    title: str
-    body: str
-    author: Account
-    draft: bool = False
-    state: str = "open"
-    merged_by: Account | None = None
-    merge_commit: str = ""
-    last_head: str = ""
-    labels: list[str] = []
-    reviews: list[tuple[Account, str, str, str]] = []
-    """Who, the state, the head that was seen, and what was said."""
 
 
 class FakeGitHub:
@@ -139,18 +108,20 @@ class FakeGitHub:
 
     def review(self, number: int, token: str, state: str = "APPROVED", words: str = "") -> None:
         """Somebody reviews the head of a pull request."""
-        pull, who = self.pulls[number], self.accounts[token]
+        self._review(self.accounts[token], self.pulls[number], state, words, "")
+
+    def _review(self, who: Account, pull: HostedPull, state: str, words: str, seen: str) -> None:
         if who.id == pull.author.id:
             raise Refused(422, "Can not approve your own pull request")
-        pull.reviews.append((who, state, self.head_of(pull), words))
+        pull.reviews.append((who, state, seen or self.head_of(pull), words))
 
     def head_of(self, pull: HostedPull) -> str:
         """Where its branch stands; of one whose branch is gone, where it stood."""
         pull.last_head = self.hosted.ref(f"heads/{pull.head}") or pull.last_head
         return pull.last_head
 
-    def merge(self, number: int, token: str, sha: str = "") -> str:
-        """Somebody merges a pull request."""
+    def merge(self, number: int, token: str, sha: str = "", words: tuple[str, str] = ("", "")) -> str:
+        """Somebody merges a pull request; with a title and a message of their own, if they give them."""
         pull, who = self.pulls[number], self.accounts[token]
         head, base = self.head_of(pull), self.hosted.ref(f"heads/{pull.base}")
         if pull.state != "open" or pull.draft:
@@ -159,7 +130,8 @@ class FakeGitHub:
             raise Refused(409, "Head branch was modified. Review and try the merge again.")
         if (wall := self.protection.get(pull.base)) is not None and who.id != OWNER_ID:
             wall.must_be_met(self.hosted, base, head, self._approvals(pull, head), self._passed(head))
-        message = f"Merge pull request #{number} from {self.name.partition('/')[0]}/{pull.head}\n\n{pull.title}"
+        title = words[0] or f"Merge pull request #{number} from {self.name.partition('/')[0]}/{pull.head}"
+        message = f"{title}\n\n{words[1] or pull.title}"
         pull.merge_commit = self.hosted.merge(base, head, message, signed=self.signs)
         self.hosted.move(f"heads/{pull.base}", pull.merge_commit, force=False)
         pull.state, pull.merged_by = "closed", who
@@ -390,16 +362,25 @@ class FakeGitHub:
 
     def _merge_pull(self, who: Account, parts: Sequence[str], body: JsonObject, _: object) -> GitHubReply:
         token = next(name for name, account in self.accounts.items() if account is who)
-        commit = self.merge(self._pull(parts[0]).number, token, str(body.get("sha") or ""))
+        words = str(body.get("commit_title") or ""), str(body.get("commit_message") or "")
+        commit = self.merge(self._pull(parts[0]).number, token, str(body.get("sha") or ""), words)
         return GitHubReply(body={"sha": commit, "merged": True, "message": "Pull Request successfully merged"})
 
     def _reviews(self, _: Account, parts: Sequence[str], *__: object) -> GitHubReply:
-        pull = self._pull(parts[0])
-        shown: list[Json] = [
+        return GitHubReply(body=self._shown_reviews(self._pull(parts[0])))
+
+    def _shown_reviews(self, pull: HostedPull) -> list[Json]:
+        return [
             review_shape({"id": number, "user": who.shown(), "state": state, "commit_id": head, "body": words})
             for number, (who, state, head, words) in enumerate(pull.reviews, 1)
         ]
-        return GitHubReply(body=shown)
+
+    def _make_review(self, who: Account, parts: Sequence[str], body: JsonObject, _: object) -> GitHubReply:
+        pull, state = self._pull(parts[0]), _EVENTS.get(str(body.get("event")))
+        if state is None:
+            raise Refused(422, "Validation Failed: event must be APPROVE, REQUEST_CHANGES or COMMENT")
+        self._review(who, pull, state, str(body.get("body") or ""), str(body.get("commit_id") or ""))
+        return GitHubReply(body=self._shown_reviews(pull)[-1])
 
     def _set_labels(self, _: Account, parts: Sequence[str], body: JsonObject, __: object) -> GitHubReply:
         labels = body.get("labels")
@@ -478,6 +459,7 @@ _ROUTES = (
     (r"PATCH pulls/(\d+)", "_change_pull", "pull_requests"),
     (r"PUT pulls/(\d+)/merge", "_merge_pull", "contents"),
     (r"GET pulls/(\d+)/reviews", "_reviews", "pull_requests"),
+    (r"POST pulls/(\d+)/reviews", "_make_review", "pull_requests"),
     (r"PUT issues/(\d+)/labels", "_set_labels", "pull_requests"),
     (r"GET labels", "_list_labels", "issues"),
     (r"POST labels", "_make_label", "issues"),
@@ -491,7 +473,11 @@ _ROUTES = (
 
 
 if __name__ == "__main__":
-    with FakeGitHub(Path(sys.argv[1])) as served:
+    at, *more = sys.argv[1:]
+    key = next((public_half(Path(each)) for each in more if not each.isdigit()), b"")
+    with FakeGitHub(
+        Path(at), public_key=key, port=next((int(each) for each in more if each.isdigit()), PORT)
+    ) as served:
         sys.stdout.write(f"{served.base_url}\n")
         sys.stdout.flush()
         try:

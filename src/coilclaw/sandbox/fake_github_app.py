@@ -3,6 +3,7 @@
 import base64
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from coilclaw.packets.canonical import JsonObject, parse_object
 from coilclaw.sandbox.fake_github_shapes import WHEN
@@ -39,3 +40,11 @@ def is_signed(token: str, app_id: int, public_key: bytes) -> bool:
     if not isinstance(begins, int) or not isinstance(ends, int) or parse_object(head).get("alg") != "RS256":
         return False
     return str(fields.get("iss")) == str(app_id) and begins <= now < ends <= begins + 660
+
+
+def public_half(private: Path) -> bytes:
+    """The public key that belongs to the App's private key in a file."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+    key = load_pem_private_key(private.read_bytes(), None).public_key()
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

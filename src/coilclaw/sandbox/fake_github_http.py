@@ -61,7 +61,8 @@ class _GitHubHandler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        form = headers.get("content-type", "") == "application/x-www-form-urlencoded"
+        kind = headers.get("content-type", "")
+        form = kind == "application/x-www-form-urlencoded" and self.path.startswith("/login/")  # the API takes JSON
         given: JsonObject = dict(parse_qsl(data.decode())) if form else parse_object(data or b"{}")
         reply = cast("GitHubServer", self.server).answer(self.command, self.path, given, headers)
         self.close_connection = True

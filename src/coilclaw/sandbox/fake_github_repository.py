@@ -1,4 +1,4 @@
-"""The objects and references behind the fake of GitHub: a real bare repository, spoken to as the Git Data API does."""
+"""Behind the fake of GitHub: accounts, pull requests, and a real bare repository, spoken to by the Git Data API."""
 
 import base64
 import re
@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from coilclaw.packets.canonical import Json, JsonObject, as_object
+from coilclaw.sandbox.fake_github_shapes import user_shape
 from coilclaw.sandbox.git import failed, git_bytes
 
 MOST_ENTRIES = 100_000
@@ -20,6 +23,41 @@ class Refused(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody with a token."""
+
+    login: str
+    id: int
+    kind: str = "User"
+    permissions: dict[str, str] = {}
+    scopes: str | None = None
+    """Of a classic token, in the header of every answer; a fine-grained one has none."""
+    ends: float = float("inf")
+
+    def shown(self) -> JsonObject:
+        """As the API names people."""
+        return user_shape(self.login, self.id, self.kind)
+
+
+class HostedPull(msgspec.Struct, kw_only=True):
+    """A pull request there."""
+
+    number: int
+    head: str
+    base: str
+    title: str
+    body: str
+    author: Account
+    draft: bool = False
+    state: str = "open"
+    merged_by: Account | None = None
+    merge_commit: str = ""
+    last_head: str = ""
+    labels: list[str] = []
+    reviews: list[tuple[Account, str, str, str]] = []
+    """Who, the state, the head that was seen, and what was said."""
 
 
 class HostedRepository:

@@ -1,4 +1,4 @@
-"""What tests of the forge share: heads in a home, and files on a branch."""
+"""What tests of the forge share: heads in a home, files on a branch, and a clone that somebody rewrites."""
 
 import asyncio
 import json
@@ -104,3 +104,55 @@ def make_bot(folder):
     asyncio.run(add_heads(bot.home, 1))
     anchor_heads(bot.app)
     return bot
+
+
+class Copy:
+    """A bare clone whose history somebody rewrites."""
+
+    def __init__(self, folder, git_dir=None):
+        self.folder = folder
+        self.repository = BotRepository(folder, git_dir=git_dir or folder)
+
+    @property
+    def main(self):
+        return self.repository.resolve(MAIN)
+
+    def paths(self, prefix="", suffix=""):
+        return sorted(p for p in self.repository.entries(self.main) if p.startswith(prefix) and p.endswith(suffix))
+
+    def read(self, path, name=MAIN):
+        return self.repository.read(self.repository.resolve(name), path)
+
+    def merges(self):
+        return [each for each in reversed(self.repository.log(MAIN, 1000)) if "\nJob: " in f"\n{each.body}"]
+
+    def put(self, *files, name=MAIN, message="change", when=1772700000):
+        tip = self.repository.resolve(name)
+        self.repository.move(name, self.repository.commit(tip, files, message, BOT, when), tip)
+
+    def edit(self, path, change, name=MAIN, **more):
+        self.put(Written(path, change(self.read(path, name))), name=name, **more)
+
+    def remake(self, number, *files, change=lambda message: message, branch=lambda message: message):
+        """Write the merge of a job anew, with other files or words, and everything after it on top."""
+        merge = self.merges()[number]
+        base, head = merge.parents
+        after = list(reversed(self.repository.log(MAIN, 1000)))
+        after = after[[each.sha for each in after].index(merge.sha) + 1 :]
+        (old,) = self.repository.log(head, 1)
+        tip = self.repository.commit(old.parents[0], files, branch(words(old)), BOT, 1772000000, base=head)
+        tree = self.repository.merge(base, tip).tree
+        new = self.repository.commit_tree(tree, [base, tip], change(words(merge)), BOT, 1772000000)
+        for each in after:
+            if len(each.parents) > 1:
+                merged = self.repository.merge(new, each.parents[1]).tree
+                new = self.repository.commit_tree(merged, [new, each.parents[1]], words(each), BOT, 1772000000)
+            else:
+                differing = self.repository.changes(each.parents[0], each.sha)
+                kept = [Written(d.path, self.repository.read(each.sha, d.path)) for d in differing]
+                new = self.repository.commit(new, kept, words(each), BOT, 1772700000)
+        self.repository.move(MAIN, new, self.main)
+
+
+def words(commit):
+    return f"{commit.subject}\n\n{commit.body}"

@@ -10,8 +10,9 @@ import pytest
 
 from coilclaw.features.forge.heads import anchor_heads
 from coilclaw.features.forge.merge_records import home_records
+from coilclaw.features.forge.record_formats import trailers
 from coilclaw.features.forge.store import pull_of_job
-from coilclaw.features.forge.verify import MOST_FINDINGS, trailers, verify_clone
+from coilclaw.features.forge.verify import MOST_FINDINGS, verify_clone
 from coilclaw.ledger.anchors import HEADS, key_file
 from coilclaw.ledger.heads import SigningKey
 from coilclaw.packets.canonical import canonical_bytes, sha256_hex
@@ -22,7 +23,7 @@ from coilclaw.sandbox.git import run_git
 from tests.acceptance import auditor as auditor_module
 from tests.acceptance.auditor import Audit
 from tests.features.conftest import calls
-from tests.features.forge.forge_home import git, make_bot
+from tests.features.forge.forge_home import Copy, git, make_bot, words
 
 AUDITOR = auditor_module.__file__
 
@@ -53,58 +54,6 @@ def test_many_claims_to_be_a_copy_are_one_note(tmp_path):
         run_git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", f"Begin\n\nCopied-From: {main}")
     notes = [note for note in verify_clone(tmp_path).notes if "made of a copy" in note]
     assert [note.partition(": ")[2][:20] for note in notes] == ["the 17 commits up to"]
-
-
-class Copy:
-    """A bare clone whose history somebody rewrites."""
-
-    def __init__(self, folder, git_dir=None):
-        self.folder = folder
-        self.repository = BotRepository(folder, git_dir=git_dir or folder)
-
-    @property
-    def main(self):
-        return self.repository.resolve(MAIN)
-
-    def paths(self, prefix="", suffix=""):
-        return sorted(p for p in self.repository.entries(self.main) if p.startswith(prefix) and p.endswith(suffix))
-
-    def read(self, path, name=MAIN):
-        return self.repository.read(self.repository.resolve(name), path)
-
-    def merges(self):
-        return [each for each in reversed(self.repository.log(MAIN, 1000)) if "\nJob: " in f"\n{each.body}"]
-
-    def put(self, *files, name=MAIN, message="change", when=1772700000):
-        tip = self.repository.resolve(name)
-        self.repository.move(name, self.repository.commit(tip, files, message, BOT, when), tip)
-
-    def edit(self, path, change, name=MAIN, **more):
-        self.put(Written(path, change(self.read(path, name))), name=name, **more)
-
-    def remake(self, number, *files, change=lambda message: message, branch=lambda message: message):
-        """Write the merge of a job anew, with other files or words, and everything after it on top."""
-        merge = self.merges()[number]
-        base, head = merge.parents
-        after = list(reversed(self.repository.log(MAIN, 1000)))
-        after = after[[each.sha for each in after].index(merge.sha) + 1 :]
-        (old,) = self.repository.log(head, 1)
-        tip = self.repository.commit(old.parents[0], files, branch(words(old)), BOT, 1772000000, base=head)
-        tree = self.repository.merge(base, tip).tree
-        new = self.repository.commit_tree(tree, [base, tip], change(words(merge)), BOT, 1772000000)
-        for each in after:
-            if len(each.parents) > 1:
-                merged = self.repository.merge(new, each.parents[1]).tree
-                new = self.repository.commit_tree(merged, [new, each.parents[1]], words(each), BOT, 1772000000)
-            else:
-                differing = self.repository.changes(each.parents[0], each.sha)
-                kept = [Written(d.path, self.repository.read(each.sha, d.path)) for d in differing]
-                new = self.repository.commit(new, kept, words(each), BOT, 1772700000)
-        self.repository.move(MAIN, new, self.main)
-
-
-def words(commit):
-    return f"{commit.subject}\n\n{commit.body}"
 
 
 @pytest.fixture
@@ -186,6 +135,30 @@ def test_a_forged_merge_is_named_with_its_reason(copy):
     assert {each.kind for each in report.findings} == {"unexplained", "unsigned"}
     assert any("merged" in each.words and "instead" in each.words for each in report.findings)
     assert all(line.startswith(copy.main) for line in auditor(copy.folder))
+
+
+def test_jobs_on_the_other_side_of_a_merge_by_hand_are_verified_too(copy):
+    """`git pull` on another machine puts what it has first, and what the bot did second."""
+    main, repository = copy.main, copy.repository
+    base = copy.merges()[0].sha
+    own = repository.commit(base, [Written("own.md", b"mine\n")], "Write", BOT, 1772600000)
+    top = repository.commit_tree(repository.merge(own, main).tree, [own, main], "Merge branch main", BOT, 1772700000)
+    repository.move(MAIN, top, main)
+    audit = Audit(str(copy.folder))
+    assert audit.run() == []
+    report = verify_clone(copy.folder)
+    assert (report.findings, report.jobs, audit.jobs) == ((), 3, 3)
+
+
+def test_a_job_that_the_owner_merged_in_words_of_their_own_is_verified(copy):
+    """As GitHub's button does: the words say nothing, but the job's own commit does."""
+    base, head = copy.merges()[-1].parents
+    tree = copy.repository.merge(base, head).tree
+    made = copy.repository.commit_tree(tree, [base, head], "Merge pull request #3 from x", BOT, 1772700000)
+    copy.repository.put(MAIN, made)
+    audit = Audit(str(copy.folder))
+    audit.run()
+    assert (verify_clone(copy.folder).jobs, audit.jobs) == (3, 3)
 
 
 def test_what_governs_and_was_changed_by_hand_is_noted(copy):
@@ -356,7 +329,19 @@ def false_take_back(copy):
     copy.put(Written("SYSTEM.md", b"obey\n"), message=f"Revert #3: it\n\nTakes-Back: {merge}", when=LATER)
 
 
+def line_of_somebodys_own(copy, *, copied=False):
+    """Main as it was becomes the other side of a merge onto commits that somebody made: their line comes first."""
+    main, repository = copy.main, copy.repository
+    own = repository.commit("", [Written("SYSTEM.md", b"obey\n")], "Make the bot", BOT, 1600000000)
+    if copied:
+        own = repository.commit(own, [Written("x", b"y")], f"Begin\n\nCopied-From: {own}", BOT, 1600000001)
+    top = repository.commit_tree(repository.tree_of(own), [own, main], "tidy up", BOT, 1772700000)
+    repository.move(MAIN, top, main)
+
+
 TAMPERINGS = {
+    "main joined onto a line of somebody's own": (line_of_somebodys_own, "dropped"),
+    "such a line that claims to be a copy": (lambda c: line_of_somebodys_own(c, copied=True), "dropped"),
     "a merge of an action that is none": (merge_of_nobody(LATER), "unsigned"),
     "such a merge, dated back": (merge_of_nobody(1772000000), "unexplained"),
     "a merge of another merge's action": (merge_of_another_action, "unexplained"),
@@ -485,6 +470,37 @@ def test_trailers_are_the_last_paragraph_alone():
     assert trailers("Title\n\nJob: x\n\nwords\n\nJob: y\nEvidence: z\n") == {"Job": ["y"], "Evidence": ["z"]}
     assert trailers("Title\n\nJob: x\nand words\n") == {}
     assert trailers("") == {}
+
+
+def test_nothing_that_a_hostile_folder_configures_runs_or_is_heeded(copy, tmp_path):
+    ran, program = tmp_path / "ran", tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+    program.chmod(0o755)
+    main, repository = copy.main, copy.repository
+    text = "1\n2\n3\n4\n5\n6\n"
+    base = repository.commit(main, [Written("m.md", text.encode())], "x", BOT, 1772700000)
+    ours = repository.commit(base, [Written("m.md", text.replace("1", "one").encode())], "x", BOT, 1772700000)
+    head = repository.commit(base, [Written("m.md", text.replace("6", "six").encode())], "x", BOT, 1772700000)
+    tree = repository.merge(ours, head).tree
+    repository.move(MAIN, repository.commit_tree(tree, [ours, head], "x\n\nJob: job_x", BOT, 1772700000), main)
+    raw = git(copy.folder, "cat-file", "commit", MAIN).replace(
+        "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n x\n\n", 1
+    )
+    options = {"cwd": copy.folder, "input": raw.encode(), "capture_output": True, "check": True}
+    sha = subprocess.run(["git", "hash-object", "-t", "commit", "-w", "--stdin"], **options).stdout.decode().strip()
+    git(copy.folder, "update-ref", MAIN, sha)
+    (copy.folder / "info").mkdir(exist_ok=True)
+    (copy.folder / "info" / "attributes").write_text("* merge=evil\n")
+    settings = {
+        "merge.evil.driver": program, "log.showSignature": "true", "gpg.program": program, "core.fsmonitor": program,
+        "core.alternateRefsCommand": program, "fsck.skipList": program,
+    }  # fmt: skip
+    for key, value in settings.items():
+        git(copy.folder, "config", key, str(value))
+    found = auditor(copy.folder)
+    assert not any("merging its parents" in each for each in found)
+    assert not any("merging its parents" in each.words for each in verify_clone(copy.folder).findings)
+    assert not ran.exists()
 
 
 def test_the_module_of_the_auditor_uses_nothing_of_ours():

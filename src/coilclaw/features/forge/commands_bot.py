@@ -124,11 +124,13 @@ def commit() -> int:
 @json_option
 def log(limit: int, as_json: bool) -> None:
     """List the commits on main, the newest first, and who allowed each."""
+    from coilclaw.features.forge.store import pulls_before
     from coilclaw.features.forge.views import commit_view
     from coilclaw.packets.forge import MAIN
 
     with opened() as app:
-        found = [commit_view(each, app.redact) for each in _ready(app).repository.log(MAIN, limit)]
+        merged = {each.merged_sha for each in pulls_before(app.db.reader, ("MERGED",), None, limit)}
+        found = [commit_view(each, app.redact, merged) for each in _ready(app).repository.log(MAIN, limit)]
     if as_json:
         print_json(found)
         return

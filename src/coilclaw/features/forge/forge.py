@@ -411,7 +411,7 @@ class LocalForge:
             raise ForgeRefused(f"#{pull.number} has changed since.", code=CHANGED, begun=False)
 
     def _join(self, pull: PullRequest, main: str, tree: str) -> str:
-        return self.repository.commit_tree(tree, [main, pull.head_sha], self._merge_message(pull), BOT, self._now())
+        return self.repository.commit_tree(tree, [main, pull.head_sha], self.merge_message(pull), BOT, self._now())
 
     def record_merge(self, pull: PullRequest, commit: str) -> PullRequest:
         """Write down that a commit which is on main already merged it."""
@@ -429,7 +429,8 @@ class LocalForge:
         self.note(tx, "pr_merged", merged, **about)
         return merged
 
-    def _merge_message(self, pull: PullRequest) -> str:
+    def merge_message(self, pull: PullRequest) -> str:
+        """What a merge says of itself: one line, and the trailers."""
         action = load_action(self._app.db.reader, pull.action_id) if pull.action_id else None
         by = (action.approved_by if action else None) or f"merge mode {self.mode()}"
         lines = [f"Merge #{pull.number}: {pull.title}", "", f"Pull-Request: {pull.number}"]

@@ -83,6 +83,8 @@ class JobRecords:
         commit = repository.log(merge, 1)[0]
         trailers = dict(line.split(": ", 1) for line in commit.body.splitlines() if ": " in line)
         by, action = trailers.get("Approved-By", ""), trailers.get("Action", "")
+        if not by and self._app.config.forge.kind == "github":
+            by = "the owner, on GitHub"  # whose merges there say nothing of it
         allowed = f"Allowed by: {by}{f' ({action})' if action else ''}. " if by else ""
         return f"{allowed}Merged as {merge} at {commit.time}."
 

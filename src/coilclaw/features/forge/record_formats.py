@@ -1,5 +1,6 @@
 """How the records of a clone are written: canonical JSON, lines of it, and frontmatter."""
 
+import re
 from collections.abc import Mapping
 
 from coilclaw.packets.canonical import Json, JsonObject, canonical_bytes, parse_object
@@ -8,6 +9,7 @@ from coilclaw.sandbox.clones import Clone
 
 FILE_BYTES = 64 << 20
 """A larger file is not read."""
+_TRAILER = re.compile(r"([A-Z][A-Za-z-]*): (.+)")
 
 
 def read_entry(clone: Clone, entry: TreeEntry) -> bytes:
@@ -54,4 +56,16 @@ def listed_files(evidence: JsonObject) -> dict[str, str | None]:
         if isinstance(each, Mapping):
             digest = each.get("sha256")
             found[str(each.get("path"))] = None if digest is None else str(digest)
+    return found
+
+
+def trailers(message: str) -> dict[str, list[str]]:
+    """What the last paragraph of a commit message states, if it consists of nothing else."""
+    last = message.rstrip("\n").rpartition("\n\n")[2].split("\n")
+    found: dict[str, list[str]] = {}
+    for line in last:
+        match = _TRAILER.fullmatch(line)
+        if match is None:
+            return {}
+        found.setdefault(match[1], []).append(match[2])
     return found

@@ -144,7 +144,7 @@ class SessionForge(LocalForge):
                     raise ForgeRefused(text, code=CONFLICT, begun=False)
                 if tip != pull.checked_sha:
                     return None
-                message = self._merge_message(pull)
+                message = self.merge_message(pull)
                 done = await asyncio.to_thread(
                     self.repository.commit_tree, merged.tree, [tip, pull.head_sha], message, BOT, self._now()
                 )

@@ -23,6 +23,7 @@ from coilclaw.features.forge.record_formats import (
     read_entry,
     read_lines,
     read_object,
+    trailers,
 )
 from coilclaw.features.jobs.evidence import holds
 from coilclaw.ledger.anchors import HEADS, anchored, size_limit
@@ -44,7 +45,6 @@ CloneKind: TypeAlias = Literal[
 MOST_FINDINGS = 200
 GRACE_SECONDS = 2 * 86400
 """Heads follow daily: a commit that main has left behind for longer must be covered by one."""
-_TRAILER = re.compile(r"([A-Z][A-Za-z-]*): (.+)")
 _JOB = re.compile(r"job_[0-9A-Za-z_-]{1,80}")
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -111,16 +111,8 @@ def verify_clone(folder: Path, records: MergeRecords | None = None) -> CloneRepo
     return check.report()
 
 
-def trailers(message: str) -> dict[str, list[str]]:
-    """What the last paragraph of a commit message states, if it consists of nothing else."""
-    last = message.rstrip("\n").rpartition("\n\n")[2].split("\n")
-    found: dict[str, list[str]] = {}
-    for line in last:
-        match = _TRAILER.fullmatch(line)
-        if match is None:
-            return {}
-        found.setdefault(match[1], []).append(match[2])
-    return found
+def _is_pull(message: str, head: str) -> bool:
+    return any(map(trailers(message).get, CLAIMS)) or "Job" in trailers(head)
 
 
 class _Check:
@@ -206,7 +198,7 @@ class _Check:
     # Main
 
     def main(self, clone: Clone, tip: str) -> None:
-        """Every commit on main, the oldest first."""
+        """Every commit on main, parents first."""
         for path, mode in clone.modes(tip).items():
             fault = name_fault(path)
             if fault:
@@ -215,12 +207,14 @@ class _Check:
                 self.add("name", tip, path, f"it has the mode {mode}, which is not that of a regular file")
         newest = 0
         commits: list[_Stated] = []
-        for commit in self._own(clone, clone.history(tip)):
+        reachable = clone.reachable(tip)
+        signed = [head.main for head in self._heads.values()]
+        for commit in self._own(clone, tip, clone.history(tip, (*signed, *self._records.merges), _is_pull)):
             self._commits += 1
             newest = commit.time
             self.part(commit.sha, "", lambda commit=commit: self._commit(clone, commit))
             commits.append((commit, trailers(commit.message)))
-        self.part(tip, "", lambda: self._recorded(clone, commits, clone.reachable(tip)))
+        self.part(tip, "", lambda: self._recorded(clone, commits, reachable))
         self.part(tip, "", lambda: self._trees(clone, commits))
         last, late = max(self._heads, default=0), 0
         for sha, size, time in self._unsigned:
@@ -231,36 +225,43 @@ class _Check:
         if late:
             self.notes.append(f"{late} Ledger-Head trailers are newer than the last signed head")
 
-    def _own(self, clone: Clone, history: Iterable[BranchCommit]) -> list[BranchCommit]:
+    def _own(self, clone: Clone, tip: str, history: Iterable[BranchCommit]) -> list[BranchCommit]:
         """The commits since the bot was made of a copy: what came before is another bot's, with another ledger."""
-        commits = list(history)
+        everything = {commit.sha: commit for commit in history}
+        line = list[BranchCommit]()  # a bot begins on it: all of main was one line then
+        while tip in everything:
+            line.append(everything[tip])
+            tip = next(iter(line[-1].parents), "")
+        line.reverse()
         claims = [
             place
-            for place, commit in enumerate(commits)
+            for place, commit in enumerate(line)
             if commit.parents and trailers(commit.message).get(COPIED) == [commit.parents[0]]
         ]
         heads = self._heads.values()
         oldest, mains = min((head.time for head in heads), default="9"), {head.main for head in heads}
 
         def is_late(place: int) -> bool:
-            return bool(mains) and not mains.isdisjoint(clone.reachable(commits[place].parents[0]))
+            return bool(mains) and not mains.isdisjoint(clone.reachable(line[place].parents[0]))
 
         late = bisect_left(claims, True, key=is_late)  # what is before a claim is before all later ones
         begins = 0
         for number, place in enumerate(claims):
-            commit = commits[place]
+            commit = line[place]
             begun = stamp(datetime.fromtimestamp(commit.time, UTC))
             if number >= late or oldest < begun:
                 self.add("rewritten", commit.sha, HEADS, "it says that the bot begins here, but heads are older")
             else:
                 begins = place + 1
-        if begins:
-            came = commits[begins - 1].parents[0]
-            self.notes.append(
-                f"this bot was made of a copy: the {begins - 1} commits up to {came[:12]} are another bot's;"
-                " verify them in a clone of that one"
-            )
-        return commits[begins:]
+        if not begins:
+            return [*everything.values()]
+        first = line[begins - 1]
+        self.notes.append(
+            f"this bot was made of a copy: the {begins - 1} commits up to {first.parents[0][:12]} are another bot's;"
+            " verify them in a clone of that one"
+        )
+        others = clone.reachable(first.sha)
+        return [commit for commit in everything.values() if commit.sha not in others]
 
     def _commit(self, clone: Clone, commit: BranchCommit) -> None:
         stated = trailers(commit.message)
@@ -268,12 +269,14 @@ class _Check:
             self._silent += 1
             if highest(change.path for change in commit.changes) == "R3":
                 self.notes.append(f"the commit {commit.sha[:12]}, made by hand, changes what governs the agent")
-        for change in commit.changes:
+        joined = () if any(map(stated.get, CLAIMS)) else commit.beside  # what claims to be a merge must be just that
+        for change in (*commit.changes, *joined):
             if change.path.startswith(("audit/", "jobs/")) and change.old_blob:
                 self.part(commit.sha, change.path, lambda change=change: self._kept(clone, commit.sha, change))
         self._ledger_heads(commit.sha, commit.time, stated)
-        for job_id in stated.get("Job", []):
-            if len(stated["Job"]) > 1 or not _JOB.fullmatch(job_id):
+        jobs = stated.get("Job") or trailers(commit.head).get("Job", [])  # the owner's merges on GitHub say nothing
+        for job_id in jobs:
+            if len(jobs) > 1 or not _JOB.fullmatch(job_id):
                 self.add("damaged", commit.sha, "", f"the trailer Job is not the id of one job: {job_id[:80]}")
                 return
             self._jobs += 1

@@ -1,6 +1,6 @@
 """Pull requests, the bot and its intel as they are shown, at the terminal and over HTTP. Nothing in them hides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -363,12 +363,16 @@ def _github_pull(app: "Runtime", pull: PullRequest) -> str:
     return "" if row is None else page_of(app.config.forge.github, f"/pull/{row.remote}")
 
 
-def commit_view(commit: LoggedCommit, said: Said) -> CommitView:
-    """A commit with whoever allowed it, by the trailers that the runtime wrote."""
+def commit_view(commit: LoggedCommit, said: Said, merged: Collection[str] = ()) -> CommitView:
+    """A commit with whoever allowed it, by the trailers that the runtime wrote.
+
+    A merge of ours without any, one of `merged`, was made by the owner on GitHub.
+    """
     trailers = [line.partition(": ") for line in commit.body.splitlines()]
     named = {name: value for name, _, value in trailers}
     actions = [value for name, _, value in trailers if name == "Action"]
     by = named.get("Approved-By") or ", ".join(actions[:3]) or named.get("Origin") or ""
+    by = by or ("you, on GitHub" if commit.sha in merged else "")
     return CommitView(
         sha=commit.sha,
         time=commit.time,

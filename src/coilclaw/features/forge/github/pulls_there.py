@@ -49,6 +49,7 @@ class GitHubPulls:
 
     def __init__(self, app: "Runtime", forge: LocalForge) -> None:
         self._app = app
+        self._forge = forge
         self.api = GitHubApi(app)
         self.main = MainBranch(app, forge, self.api)
         self._repository = forge.repository
@@ -171,10 +172,12 @@ class GitHubPulls:
         return str(told.get("merge_commit_sha")) if told.get("merged") is True else ""
 
     async def _merge(self, pull: PullRequest, row: GitHubPull) -> str:
+        title, _, trailers = self._forge.merge_message(pull).partition("\n\n")
         body: JsonObject = {
             "sha": pull.head_sha,
             "merge_method": "merge",
-            "commit_title": self._app.redact(f"Merge #{pull.number}: {pull.title}"),
+            "commit_title": self._app.redact(title),
+            "commit_message": trailers,
         }
         try:
             made = await self.api.write("PUT", f"/pulls/{row.remote}/merge", body)
