@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from coilclaw.cli.card_text import describe
 from coilclaw.features.forge.store import keep_session_pull, load_pull, pulls_before
 from coilclaw.features.runner.leaving import PushArgs, is_manifest, is_workflow, push_call
 from coilclaw.packets.errors import ToolError
@@ -77,6 +78,9 @@ async def test_commits_become_a_pull_request_once_approved(sessions_of_a_home, t
         _, action = await proposed(world, site, session_id)
         assert (action.status, action.decision.lane) == ("PENDING", "B")
         assert pulls_before(world.app.db.reader, ("OPEN",), None, 9) == []
+        shown = describe(site.background._conveyor.intake.card(action))
+        assert "medium, leaves its session" in shown
+        assert "outside this machine" not in shown
         outcome = await approved(world, site, action)
         assert outcome.result.success, outcome.result
         [pull] = pulls_before(world.app.db.reader, ("OPEN",), None, 9)
