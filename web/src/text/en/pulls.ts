@@ -128,7 +128,7 @@ export const pulls = {
   'pulls.mode.do.strict': 'Ask me about every merge',
   'pulls.mode.done': 'The merge mode is changed.',
   'pulls.mode.waits': 'It takes effect when you approve it.',
-  'pulls.off': 'Pull requests are switched off: jobs change the workspace directly and ask about each write. To switch them on: `coilclaw config set forge.enabled true`.',
+  'pulls.off': 'Pull requests of jobs are switched off: they change the workspace directly and ask about each write. To switch them on: `coilclaw config set forge.enabled true`.',
   'pulls.github': 'Open on GitHub',
   'pulls.github.merge': 'Merge on GitHub',
   'pulls.github.repository': 'On GitHub',
