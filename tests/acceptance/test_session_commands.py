@@ -64,6 +64,8 @@ def test_the_usual_way_through_a_session(home: HomeAt, site) -> None:
     assert sitting.end().rc == 0
     assert "Paused" in home.ok("session", "pause", "last").out
     assert listed(home)[0]["state"] == "PAUSED_BY_HUMAN"
+    shown = home.sit("session", "list").end().out
+    assert [word in shown for word in ("program", "shell", "PAUSED_BY_HUMAN", "coil/")] == [True, True, True, False]
     joined = home.sit("session", "attach", "last").wait_for("Let them go on?").type("\n").wait_for("both")
     assert joined.type("echo a''gain\n").wait_for("again").type("\x02d").end().rc == 0
     assert listed(home)[0]["state"] == "RUNNING"

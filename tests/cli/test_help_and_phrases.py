@@ -61,7 +61,7 @@ def said(capsys: pytest.CaptureFixture[str], event: str, fields: dict[str, Json]
 
 @pytest.mark.parametrize(("event", "fields", "words"), [
     ("worker_started", {"name": "jobs_1"}, "· working in the background\n"),
-    ("worker_stopping", {"running": 7}, "· stopping: running work has ten seconds to finish\n"),
+    ("worker_stopping", {"running": 7, "seconds": 10}, "· stopping: running work has 10 seconds to finish\n"),
     ("worker_chore", {"chore": "notify", "done": 3}, ""),
     ("worker_chore", {"chore": "deliver", "done": 3}, ""),
     ("worker_chore", {"chore": "forget_expired", "done": 1}, ""),

@@ -100,3 +100,9 @@ def test_what_a_patrol_finds_is_muted_resolved_and_taken_on(house, window, look)
     w.page.get_by_role("img", name="Past runs, the newest last: failed, passed").wait_for()
     failed.wait_for(state="hidden")
     w.scene("patrols-mended")
+
+    # Every night from now on: a schedule like any other.
+    w.click("Run all every night at four")
+    w.arrives("/schedules/[\\w-]+")
+    w.sees("Patrol site all.")
+    w.scene("patrols-nightly")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.panel.acts import approve, begin_talk, menu, settle_in
+from tests.panel.acts import approve, begin_talk, is_done, menu, settle_in
 from tests.panel.coding import end_sessions, put_repo, shows, types
 from tests.panel.house import House
 from tests.panel.window import Look
@@ -156,7 +156,7 @@ def test_a_program_is_answered_beside_its_terminal_and_its_log_is_read(house, wi
     log = w.page.get_by_role("list", name="Log").get_by_role("listitem")
     log.nth(3).wait_for()
     told = log.all_inner_texts()
-    for line, words in zip(told, (("frobnicate", "Rejected", "Not in this checkout"), ("cargo add", "Done"),
+    for line, words in zip(told, (("frobnicate", "Rejected", "Not in this checkout"), ("cargo add", "Done", "Approved"),
                                   ("git push", "Denied"), ("echo on-the-list", "Done")), strict=True):  # fmt: skip
         assert [each for each in words if each not in line] == [], told
     w.scene("session-log")
@@ -164,6 +164,30 @@ def test_a_program_is_answered_beside_its_terminal_and_its_log_is_read(house, wi
     w.sees("make test succeeds")
     w.sees("Nothing has checked this yet.")
     w.scene("session-task")
+
+
+@pytest.mark.parametrize("look", [Look("desktop", "light"), Look("phone", "dark")], ids=str)
+def test_what_a_session_committed_is_taken_out_and_merged_without_a_terminal(house, window, look):
+    w = window(look)
+    settle_in(w)
+    lines = ("write made.txt text", "run git add .", "run git commit -qm one", "say all-committed", "sleep 600")
+    w.go(f"#/work/sessions/{begin_work(house, *lines)}")
+    shows(w, "all-committed")
+    w.page.get_by_text("Changes", exact=True).click()
+    w.sees("made.txt")
+    w.scene("session-take")
+    w.click("Make a pull request")
+    w.sees("Leaves its session")
+    w.scene("session-leaves")
+    approve(w, passkey=True)
+    is_done(w, "Open a pull request")
+    w.go("#/work/pulls/1")
+    w.sees("It is merged when you approve it, and not before.")
+    w.scene("session-pull")
+    approve(w, passkey=True)
+    w.sees("It is merged into main of site.")
+    w.scene("session-merged")
+    assert (house.folder / "site" / "made.txt").read_text() == "text"
 
 
 @pytest.mark.parametrize("look", [Look("desktop", "dark"), Look("phone", "light")], ids=str)

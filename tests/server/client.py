@@ -1949,6 +1949,14 @@ class ProviderTried(msgspec.Struct, kw_only=True, omit_defaults=True):
     text: str
 
 
+class PullAsked(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The question whether a session's commits may leave it."""
+
+    action_id: str
+    needs: str
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+
+
 class PullShown(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Everything about a pull request but its difference."""
 
@@ -3263,6 +3271,10 @@ class Client:
     async def pause_session(self, session_id: str, *, idempotency_key: str | None = None) -> SessionView:
         """Stop all its processes until it is resumed."""
         return await self._ask("POST", f"/runner/v1/sessions/{session_id}/pause", {}, {"Idempotency-Key": idempotency_key}, None, SessionView)
+
+    async def ask_for_pull(self, session_id: str, *, idempotency_key: str | None = None) -> PullAsked:
+        """Ask the owner whether its commits may leave it, as a pull request. Every commit is read first."""
+        return await self._ask("POST", f"/runner/v1/sessions/{session_id}/pull", {}, {"Idempotency-Key": idempotency_key}, None, PullAsked)
 
     async def resize_session(self, session_id: str, body: Size, *, idempotency_key: str | None = None) -> None:
         """Change the size of its terminal."""

@@ -35,6 +35,7 @@ class Shop:
             claim=self.claim, wake=self.wake, chores=more.pop("chores", ()), held=lambda: self.held,
             slots=lambda: slots, say=lambda event, fields: self.said.append((event, fields)),
             now=lambda: self.now, poll_seconds=0.01, grace_seconds=more.pop("grace", 0.05),
+            unsaid_seconds=more.pop("unsaid", 0.0),
         )  # fmt: skip
 
     async def claim(self, running):
@@ -92,6 +93,20 @@ async def test_what_runs_may_finish_when_it_is_told_to_stop():
     gate.set()
     await run
     assert shop.done == ["job_0"]  # and nothing new was taken up
+
+
+async def test_what_ends_as_soon_as_it_is_told_to_stop_is_not_spoken_of():
+    shop, stop = Shop(jobs=1, grace=60.0, unsaid=60.0), asyncio.Event()
+    gate = asyncio.Event()
+    shop.pause = lambda _: gate.wait()
+    run = asyncio.ensure_future(shop.worker.run(stop))
+    while not shop.running:
+        await asyncio.sleep(0.001)
+    stop.set()
+    gate.set()
+    await run
+    assert shop.done == ["job_0"]
+    assert shop.heard("worker_stopping") == []
 
 
 async def test_what_does_not_finish_in_time_is_cut():

@@ -61,6 +61,7 @@ describe('a pull request', () => {
     expect(deedsOf(pull(), job())).toEqual({ ...none, changes: true, close: true });
     expect(deedsOf(pull({ job_id: null, dormant: true }), null)).toEqual({ ...none, close: true, ask: true });
     expect(deedsOf(pull({ state: 'MERGED' }), job())).toEqual({ ...none, revert: true });
+    expect(deedsOf(pull({ state: 'MERGED', job_id: null, session_id: 'sess_1' }), null)).toEqual(none);
     expect(deedsOf(pull({ state: 'MERGED', reason: 'cron/jobs.json: not JSON' }), job())).toEqual(none);
   });
 

@@ -18,8 +18,8 @@ LANES: dict[Lane, str] = {
 """Where an effect goes, in the words of the panel."""
 ASKS = "asks a server outside"
 """What is read from an address changes nothing there, but it is asked for."""
-MERGES = "merges a change"
-"""It is asked like what leaves the machine, and leaves it only where the pull request is elsewhere."""
+BY_TOOL = {"pr_merge": "merges a change", "session_push": "leaves its session"}
+"""They are asked like what leaves the machine, and leave it only where the pull request is elsewhere."""
 _COLOURS = (
     ("  │ +", "\x1b[32m"),
     ("  │ -", "\x1b[31m"),
@@ -49,7 +49,7 @@ def describe(card: Card) -> str:
         lines.append(f"  target:  {card.target_entity}")
     arguments = _arguments(card) if card.args != "{}" else ""
     lines += [f"  args:    {arguments}"] if arguments else []
-    where = MERGES if card.tool_name == "pr_merge" and card.lane == "B" else LANES[card.lane]
+    where = BY_TOOL.get(card.tool_name, LANES["B"]) if card.lane == "B" else LANES[card.lane]
     if card.lane == "A" and card.target_entity.startswith(("https://", "http://")):
         where = ASKS
     lines.append(f"  risk:    {card.risk_word}, {where} ({card.tool_name}, {card.digest[:16]})")

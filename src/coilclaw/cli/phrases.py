@@ -63,7 +63,7 @@ JOBS: dict[JobState, str] = {
 
 _WORKER = {
     "worker_started": "working in the background",
-    "worker_stopping": "stopping: running work has ten seconds to finish",
+    "worker_stopping": "stopping: running work has {within} to finish",
     "worker_stopped": "no longer working in the background",
     "worker_held": "ESTOP is engaged: work is paused",
     "worker_goes_on": "ESTOP is cleared: work continues",
@@ -82,7 +82,9 @@ def worker_words(event: str, fields: "Mapping[str, Json]") -> str | None:
     """What a worker says of itself, in words; None where there are none for it."""
     if event != "worker_chore":
         words = _WORKER.get(event)
-        return None if words is None else words.format(name=fields.get("name", ""))
+        seconds = fields.get("seconds")
+        within = counted(seconds, "second") if isinstance(seconds, int) else "a moment"
+        return None if words is None else words.format(name=fields.get("name", ""), within=within)
     if fields.get("chore") == "prune":
         return "deleted data past its retention"
     words, noun = _CHORES.get(str(fields.get("chore")), ("", ""))

@@ -23,6 +23,7 @@ from coilclaw.sandbox.executed import executed_part
 
 _PRIVATE = "your files, notes or memory"
 _SESSION_MERGE = "It merges what a coding session committed into your repository."
+_SESSION_PUSH = "It takes what a coding session committed out of its box, as a pull request."
 IRREVERSIBLE = "CANNOT_BE_UNDONE"
 
 
@@ -31,6 +32,8 @@ def _ask_lane(case: Case) -> Iterator[Reason]:
         merged, text = case.facts.merge, "It would have an effect outside this machine."
         if merged is not None:
             text = "It merges and deploys what a job prepared." if merged.of_job else _SESSION_MERGE
+        elif case.facts.tool is not None and case.facts.tool.name == "session_push":
+            text = _SESSION_PUSH
         yield Reason(rule="lane.external", code="LANE_B", text=text)
     if case.lane == "C" and not case.facts.unsafe:
         yield Reason(

@@ -75,3 +75,8 @@ class OwnerCalls:
         if action.decision.lane == "A" and action.status == "APPROVED":
             await self._conveyor.execute(action)
         return load_action(self._app.db.reader, action.action_id) or action
+
+
+def may_go_on(known: Action | None) -> bool:
+    """Whether a call under a key is still to be made, or leads somewhere: one that failed is tried anew."""
+    return known is None or known.status in ("PENDING", "APPROVED", "EXECUTED")

@@ -64,6 +64,7 @@ class Worker:
         now: Callable[[], float],
         poll_seconds: float = 0.5,
         grace_seconds: float = 10.0,
+        unsaid_seconds: float = 0.5,
     ) -> None:
         self._claim = claim
         self._wake = wake
@@ -74,6 +75,7 @@ class Worker:
         self._now = now
         self._poll = poll_seconds
         self._grace = grace_seconds
+        self._unsaid = unsaid_seconds  # a stop that takes no longer needs no words
         self._running: dict[str, asyncio.Task[None]] = {}
         self._busy: dict[tuple[str, int], asyncio.Task[int]] = {}
         self._last: dict[str, float] = {}
@@ -216,8 +218,10 @@ class Worker:
         self._stopping = True
         left = {*self._running.values(), *self._busy.values()}
         if left:
-            self._say("worker_stopping", {"running": len(left)})
-            _, late = await asyncio.wait(left, timeout=self._grace)
+            _, late = await asyncio.wait(left, timeout=min(self._unsaid, self._grace))
+            if late:
+                self._say("worker_stopping", {"running": len(late), "seconds": round(self._grace)})
+                _, late = await asyncio.wait(late, timeout=max(0.0, self._grace - self._unsaid))
             for task in late:
                 task.cancel()
             if late:

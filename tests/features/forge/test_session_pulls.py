@@ -1,8 +1,10 @@
 """Pull requests of sessions are merged into the owner's repository, by the owner's word and as a whole."""
 
+import msgspec
 import pytest
 
 from coilclaw.features.forge.commands_pr import pr
+from coilclaw.features.forge.feature import forge_chores
 from coilclaw.features.forge.store import pulls_before
 from coilclaw.packets.errors import UsageError
 from coilclaw.sandbox.git import have_git
@@ -46,6 +48,15 @@ async def test_merge_waits_for_the_owner_and_reaches_the_checked_out_branch(worl
     assert "Approved-By: terminal" in body
     repeated = await world.pulls.forge_of(merged).merge(merged.number, merged.head_sha, "", "")
     assert repeated.merged_sha == merged.merged_sha
+
+
+async def test_work_of_a_session_is_asked_about_where_jobs_make_no_pull_requests(world):
+    forge = msgspec.structs.replace(world.app.config.forge, enabled=False)
+    world.app.config = msgspec.structs.replace(world.app.config, forge=forge)
+    pull = await world.opened({"made.txt": "made\n"})
+    for chore in forge_chores(world.app, world.conveyor):
+        await chore.run()
+    assert world.pulls.question(world.pull(pull.number)).status == "PENDING"
 
 
 async def test_changes_of_the_owner_in_the_way_are_refused_with_a_remedy(world):

@@ -70,6 +70,7 @@ async def test_tool_that_is_missing_is_no_failure_of_the_repository(patrol_world
     await world.patrol()
     assert world.run().state == "error"
     assert "not installed" in world.run().reason
+    assert "No module named no_such_module_here" in world.run().reason
     assert world.alerts() == []
 
 

@@ -3,15 +3,19 @@
 import msgspec
 import pytest
 
+from coilclaw.cli.card_text import describe
 from coilclaw.features.forge.store import keep_session_pull, load_pull, pulls_before
 from coilclaw.features.runner.leaving import PushArgs, is_manifest, is_workflow, push_call
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import PullRequest
 from coilclaw.runtime.owner_calls import OwnerCalls
+from coilclaw.store.actions import load_action
 from tests.features.runner.repo_world import git
 from tests.features.runner.session_world import SessionWorld
 from tests.features.runner.test_desk import row_of
 from tests.features.runner.test_hooks import begin, said, with_fake
+from tests.features.runner.test_tokens import bearer
+from tests.server.wire import code
 
 SECRET = "sekrit-value-8fJ2kQ0x7LmZ"
 
@@ -77,10 +81,37 @@ async def test_commits_become_a_pull_request_once_approved(sessions_of_a_home, t
         _, action = await proposed(world, site, session_id)
         assert (action.status, action.decision.lane) == ("PENDING", "B")
         assert pulls_before(world.app.db.reader, ("OPEN",), None, 9) == []
+        shown = describe(site.background._conveyor.intake.card(action))
+        assert "medium, leaves its session" in shown
+        assert "outside this machine" not in shown
         outcome = await approved(world, site, action)
         assert outcome.result.success, outcome.result
         [pull] = pulls_before(world.app.db.reader, ("OPEN",), None, 9)
         assert (pull.session_id, pull.repository, pull.title) == (session_id, "site", "A change")
+
+
+@pytest.mark.slow
+async def test_program_asks_for_the_pull_request_over_http_and_twice_is_one_question(sessions_of_a_home):
+    world = with_fake(sessions_of_a_home())
+    async with world.serving() as site:
+        session_id = await begin(world, site, "say committed", "type")
+        await said(world, site, session_id, "committed")
+        pull = f"/runner/v1/sessions/{session_id}/pull"
+        assert code(await site.http.post(pull)) == (409, "NOTHING_TO_PUSH")
+        session_id = await committed(world, site, ("made.txt", "text"))
+        pull = f"/runner/v1/sessions/{session_id}/pull"
+        first, again = [(await site.http.post(pull)).json() for _ in range(2)]
+        assert first == again
+        assert first["status"] == "PENDING"
+        action = load_action(world.app.db.reader, first["action_id"])
+        assert action.call.tool == "session_push"
+        assert (await approved(world, site, action)).result.success
+        assert (await site.http.post(pull)).json()["status"] == "EXECUTED"
+        [made] = pulls_before(world.app.db.reader, ("OPEN",), None, 9)
+        assert made.session_id == session_id
+        watch = {"org_id": "self", "session_id": session_id, "access": "watch"}
+        token = (await site.http.post("/runner/v1/tokens", json=watch)).json()["token"]
+        assert (await bearer(site, token).post(pull)).status_code == 403
 
 
 @pytest.mark.slow

@@ -44,6 +44,8 @@ export function workEndpoints(client: Client) {
       pause: (session_id: string) => client.post('/runner/v1/sessions/{session_id}/pause', { path: { session_id } }),
       resume: (session_id: string) => client.post('/runner/v1/sessions/{session_id}/resume', { path: { session_id } }),
       remove: (session_id: string) => client.delete('/runner/v1/sessions/{session_id}', { path: { session_id } }),
+      /** Its commits, as a pull request: the question is a card of its own. */
+      pull: (session_id: string) => client.post('/runner/v1/sessions/{session_id}/pull', { path: { session_id } }),
       /** Not kept: it changes while it is looked at. */
       diff: async (session_id: string) => ({
         data: await client.get('/runner/v1/sessions/{session_id}/diff', { path: { session_id } }),

@@ -2161,6 +2161,15 @@ export interface ProviderTried {
   text: string;
 }
 
+/** The question whether a session's commits may leave it. */
+export interface PullAsked {
+  action_id: string;
+  /** What approving it takes from this device: `passkey`, `passkey_missing`, or nothing when nothing waits. */
+  needs: string;
+  /** `EXECUTED`: these commits are a pull request already. */
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+}
+
 /** Everything about a pull request but its difference. */
 export interface PullShown {
   /** Its merge question, answered at /v1/approvals; null when nobody is asked now. */
@@ -3638,6 +3647,7 @@ export interface Routes {
     '/runner/v1/sessions/{session_id}/approve': { path: { session_id: string }; body: AnswerQuestion; answer: SessionView };
     '/runner/v1/sessions/{session_id}/input': { path: { session_id: string }; body: TypeIn; answer: undefined };
     '/runner/v1/sessions/{session_id}/pause': { path: { session_id: string }; answer: SessionView };
+    '/runner/v1/sessions/{session_id}/pull': { path: { session_id: string }; answer: PullAsked };
     '/runner/v1/sessions/{session_id}/resize': { path: { session_id: string }; body: Size; answer: undefined };
     '/runner/v1/sessions/{session_id}/resume': { path: { session_id: string }; answer: SessionView };
     '/runner/v1/sessions/{session_id}/stop': { path: { session_id: string }; answer: SessionView };

@@ -48,12 +48,13 @@ def forge_chores(runtime: "Runtime", conveyor: "Conveyor") -> "tuple[Chore, ...]
 
         return await anchor_new(runtime)
 
-    if not runtime.config.forge.enabled:
-        return ()
+    settles = Chore(name="forge_settle", every=1.0, run=settle)
+    if not runtime.config.forge.enabled:  # sessions make pull requests all the same
+        return (settles,)
     return (
         *_github_chores(runtime, conveyor),
         Chore(name="forge_tidy", every=30.0, run=tidy),
-        Chore(name="forge_settle", every=1.0, run=settle),
+        settles,
         Chore(name="forge_heads", every=60.0, run=heads),
         Chore(name="forge_daily", every=300.0, run=daily),
     )

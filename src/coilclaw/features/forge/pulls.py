@@ -193,6 +193,8 @@ class Pulls:
         """Go on with those that no job takes along: deploy what was merged, close what was refused or is too old."""
         settled = 0
         for pull in plain_pulls(self._app.db.reader):
+            if pull.session_id is None and not self._app.config.forge.enabled:
+                continue
             if pull.state == "MERGED":
                 fault = await put_in_place(self._app, self.forge, pull)
                 if fault:

@@ -193,9 +193,11 @@ def _judged(result: BoxResult, report: PatrolReport) -> tuple[PatrolState, str]:
     if result.end not in ("exited", "left_behind"):  # a daemon that a build leaves is killed, and no fault
         return "error", result.reason or f"The command ended by {result.end}."
     if result.exit_code in _NOT_FOUND or (not result.stdout and _NO_MODULE.fullmatch(result.stderr)):
+        told = [line.strip() for line in result.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
         return "error", (
-            "The command is not installed where boxes run, or cannot be executed. Install it for this machine, let the"
+            "Its program is not installed where boxes run, or cannot be executed. Install it for this machine, let the"
             " repository bring it (`setup`), or lend its folder with security.toolchains."
+            f"{f' It said: {told[-1][:120]}' if told else ''}"
         )
     if report.unaudited:
         return "not_audited", f"Not audited: {report.unaudited}."

@@ -33,11 +33,10 @@ from coilclaw.features.runner.spec import StartSession, Task
 from coilclaw.features.runner.states import ENDED
 from coilclaw.features.runner.store import Session, load_session
 from coilclaw.features.runner.tools import START
-from coilclaw.packets.action import Action
 from coilclaw.packets.errors import CoilclawError, ToolError, UsageError
 from coilclaw.packets.ids import new_id, stamp
 from coilclaw.packets.job import ENDED as JOB_ENDED
-from coilclaw.runtime.owner_calls import OwnerCalls
+from coilclaw.runtime.owner_calls import OwnerCalls, may_go_on
 from coilclaw.store.actions import load_action, result_of
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class Quests:
         )
         sessions, calls = sessions_of(app), OwnerCalls(app, self._conveyor)
         keys = (f"{SUGGESTED if by == PATROL else 'quest'}:{quest_id}:{number}" for number in count())
-        key, known = next((key, known) for key in keys if _may_go_on(known := calls.earlier(START, key)))
+        key, known = next((key, known) for key in keys if may_go_on(known := calls.earlier(START, key)))
         if known is None:
             call = sessions.start_call(sessions.new_id(), wanted)
             action = await calls.make(call, by=by, key=key, at_once=by != PATROL)
@@ -290,11 +289,6 @@ def _title(quest: Quest) -> str:
 def _is_suggested(app: "Runtime", session: Session) -> bool:
     action = load_action(app.db.reader, session.action_id)
     return action is not None and action.idempotency_key.startswith(f"{SUGGESTED}:")
-
-
-def _may_go_on(known: Action | None) -> bool:
-    """Whether a start under a key is still to be made, or leads to a session: one that failed is tried anew."""
-    return known is None or known.status in ("PENDING", "APPROVED", "EXECUTED")
 
 
 def _never_ran(app: "Runtime", quest: Quest) -> bool:

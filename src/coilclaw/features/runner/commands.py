@@ -237,12 +237,12 @@ def _print_sessions(app: "Runtime", found: "list[Session]", *, as_json: bool) ->
         print_json(views)
         return
     rows = [
-        (each.session_id, each.repo.name, each.state if not each.code else f"{each.state} ({each.code})",
-         each.task.title, each.branch, moment(each.created_at))
+        (each.session_id, each.repo.name, each.provider, each.state if not each.code else f"{each.state} ({each.code})",
+         each.task.title, moment(each.created_at))
         for each in views
     ]  # fmt: skip
     empty = "There are no sessions. Start one with `coilclaw session start REPO`."
-    print_rows(rows, ("session", "repository", "state", "for", "branch", "started"), empty=empty)
+    print_rows(rows, ("session", "repository", "program", "state", "for", "started"), empty=empty)
 
 
 @session.command(short_help="Join a session at this terminal.")

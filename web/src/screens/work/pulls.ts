@@ -55,11 +55,11 @@ export interface Deeds {
   reopen: boolean;
 }
 
-/** What the owner can do with it beside answering its question. One whose job is over stays closed. */
-export function deedsOf(pull: Pick<PullShown, 'state' | 'job_id' | 'dormant' | 'reason'>, job: Pick<Job, 'state'> | null): Deeds {
+/** What the owner can do with it beside answering its question. One whose job is over stays closed; in a repository of the owner’s nothing is reverted from here. */
+export function deedsOf(pull: Pick<PullShown, 'state' | 'job_id' | 'dormant' | 'reason'> & Partial<Pick<PullShown, 'session_id'>>, job: Pick<Job, 'state'> | null): Deeds {
   const open = pull.state === 'OPEN';
   const reopen = pull.state === 'CLOSED' && (pull.job_id === null || (job !== null && !isOver(job)));
-  return { changes: open && pull.job_id !== null, close: open, ask: open && pull.dormant, revert: pull.state === 'MERGED' && !pull.reason, reopen };
+  return { changes: open && pull.job_id !== null, close: open, ask: open && pull.dormant, revert: pull.state === 'MERGED' && !pull.reason && !pull.session_id, reopen };
 }
 
 // --- the files ------------------------------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ export const parts = {
   'lane.A': 'Stays here',
   'lane.B': 'Leaves this machine',
   'lane.merges': 'Merges a change',
+  'lane.session': 'Leaves its session',
   'lane.C': 'Changes the rules',
   'lane.C.more': 'It changes policy, configuration, credentials or the agent itself. It needs your passkey.',
 

@@ -25,6 +25,8 @@ export const pulls = {
   'pulls.says.dormant': 'You are not being asked about it now: the question expired, you rejected it, or its checks do not pass.',
   'pulls.says.merged': 'It is merged. Its files are being put in place.',
   'pulls.says.deployed': 'It is merged, and the workspace holds what it changed.',
+  'pulls.says.session.deployed': 'It is merged into {target} of {repository}.',
+  'pulls.says.session.prepared': 'Its checks are running. It asks you when they are done.',
   'pulls.says.reverted': 'It was merged and taken back again, because CoilClaw could not read what it changed. Nothing of it is in force.',
   'pulls.says.closed': 'It was closed without merging. Nothing of it is in force.',
 
@@ -128,7 +130,7 @@ export const pulls = {
   'pulls.mode.do.strict': 'Ask me about every merge',
   'pulls.mode.done': 'The merge mode is changed.',
   'pulls.mode.waits': 'It takes effect when you approve it.',
-  'pulls.off': 'Pull requests are switched off: jobs change the workspace directly and ask about each write. To switch them on: `coilclaw config set forge.enabled true`.',
+  'pulls.off': 'Pull requests of jobs are switched off: they change the workspace directly and ask about each write. To switch them on: `coilclaw config set forge.enabled true`',
   'pulls.github': 'Open on GitHub',
   'pulls.github.merge': 'Merge on GitHub',
   'pulls.github.repository': 'On GitHub',

@@ -90,7 +90,8 @@ export const sessions = {
   'sessions.play.time': '{now} of {all}',
 
   'sessions.changes.none': 'Nothing differs from what was checked out.',
-  'sessions.changes.take': 'To take its commits out as a pull request, type at a terminal:',
+  'sessions.take': 'Make a pull request',
+  'sessions.take.more': 'Of what is committed on its branch. You see it before it leaves the session.',
   'sessions.changes.cut': 'It is too long to be shown as a whole.',
   'sessions.file.added': 'New',
   'sessions.file.changed': 'Changed',

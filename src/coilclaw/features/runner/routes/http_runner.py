@@ -1,23 +1,28 @@
 """What the runner's routes do: who may see or drive a session, and the session itself."""
 
+import hashlib
+from itertools import count
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from coilclaw.config.runner import SELF, Org, org_called
 from coilclaw.features.runner.checkouts import CheckoutChange
+from coilclaw.features.runner.leaving import push_call
 from coilclaw.features.runner.org_audit import OrgAuditHead, head_of, org_known
 from coilclaw.features.runner.recording import Recorded
 from coilclaw.features.runner.repo_choice import repo_ref
+from coilclaw.features.runner.session_tools import PUSH
 from coilclaw.features.runner.sessions import Sessions, sessions_of
 from coilclaw.features.runner.sources import sources_of
 from coilclaw.features.runner.spec import RepoRef, Size, StartSession
 from coilclaw.features.runner.store import Session, busy, load_session, seconds_this_month
 from coilclaw.features.runner.tools import START, StartArgs
 from coilclaw.features.runner.views import OrgView, SessionView, session_view
+from coilclaw.packets.action import Action
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.text import visible
-from coilclaw.runtime.owner_calls import OwnerCalls
+from coilclaw.runtime.owner_calls import OwnerCalls, may_go_on
 from coilclaw.server.door.caller import Caller
 from coilclaw.server.problems import NotThere
 from coilclaw.store.actions import load_action, result_of
@@ -100,6 +105,18 @@ class HttpRunner:
             code, said = ("NOT_STARTED", "it was not started.") if result is None else (result.code, result.output)
             raise ToolError(self._core.said(said), code=code, begun=False)
         return session, ""
+
+    async def ask_to_leave(self, session_id: str, caller: Caller) -> tuple[Action, str]:
+        """Ask the owner to take a session's commits out; the same commits are one question."""
+        call = await push_call(self.app, self.sessions, session_id, "")
+        calls = OwnerCalls(self.app, self._core.conveyor)
+        keys = (f"pull:{session_id}:{hashlib.sha256(call.args_bytes).hexdigest()[:16]}:{n}" for n in count())
+        key, known = next((key, known) for key in keys if may_go_on(known := calls.earlier(PUSH, key)))
+        action = known or await calls.make(call, by=caller.by, key=key, at_once=False)
+        needs = "" if action.status != "PENDING" else self._core.approvals.owner.needed(
+            self._core.db.reader, action.decision.lane, caller.by
+        )  # fmt: skip
+        return action, needs
 
     async def resize(self, session_id: str, size: Size) -> None:
         """Change the size of a terminal."""

@@ -19,6 +19,7 @@ from coilclaw.features.runner.spec import RepoRef, Size, StartSession
 from coilclaw.features.runner.store import MonthUsage, Session, events_after, sessions_before, usage_of
 from coilclaw.features.runner.store.family import family_of
 from coilclaw.features.runner.views import ChangeView, OrgView, SessionView, change_view, session_view
+from coilclaw.packets.action import Status
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import ToolError
 from coilclaw.server.core import Core
@@ -59,6 +60,16 @@ class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The action's id."""
     decision: Literal["allow", "deny"]
     note: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+
+
+class PullAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """The question whether a session's commits may leave it."""
+
+    action_id: str
+    status: Status
+    """`EXECUTED`: these commits are a pull request already."""
+    needs: str
+    """What approving it takes from this device: `passkey`, `passkey_missing`, or nothing when nothing waits."""
 
 
 class SessionTree(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,6 +245,15 @@ class SessionRoutes(Controller):
         http_runner.may_drive(caller, session_id)
         allow = data.decision == "allow"
         return await _done(http_runner.answer(session_id, data.approval_id, caller, allow=allow, note=data.note))
+
+    @post("/{session_id:str}/pull", operation_id="askForPull", status_code=200, responses=problems(403, 404, 409))
+    async def pull(
+        self, caller: NamedDependency[Caller], http_runner: NamedDependency[HttpRunner], session_id: FromPath[str]
+    ) -> PullAsked:
+        """Ask the owner whether its commits may leave it, as a pull request. Every commit is read first."""
+        http_runner.may_drive(caller, session_id)
+        action, needs = await _done(http_runner.ask_to_leave(session_id, caller))
+        return PullAsked(action_id=action.action_id, status=action.status, needs=needs)
 
     @get("/{session_id:str}/diff", operation_id="getSessionDiff", responses=problems(404, 409))
     async def diff(
