@@ -337,3 +337,77 @@ async def test_a_cancelled_call_hangs_up_and_tells_the_server() -> None:
             await calling
     told = [asked.message for asked in guest.server.asked if asked.name == "notifications/cancelled"]
     assert [message["params"]["requestId"] for message in told] == [2]
+
+
+async def until(true) -> None:
+    async with asyncio.timeout(PATIENT):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_what_a_server_says_between_calls_is_heard_by_a_wire_that_listens() -> None:
+    async def get(asked: Asked) -> None:
+        asked.open_events()
+        await swapped.wait()
+        asked.send_event(notification("tools/list_changed"), "e1")
+        await asyncio.Event().wait()
+
+    swapped = asyncio.Event()
+    async with reached({"GET": get}, listens=True) as guest:
+        await guest.client.list_tools()
+        assert (await guest.call(text="hi")).text == '{"text": "hi"}'
+        assert not guest.client.tools_changed
+        swapped.set()
+        await until(lambda: guest.client.tools_changed)
+        await guest.client.list_tools()
+    (ear,) = [asked for asked in guest.server.asked if asked.method == "GET"]
+    assert (ear.headers["mcp-session-id"], ear.headers["accept"]) == ("session-1", "text/event-stream")
+    assert "last-event-id" not in ear.headers
+    assert guest.server.names()[-1] == "DELETE"
+
+
+async def test_a_stream_between_calls_that_ends_is_opened_again_where_it_was(monkeypatch) -> None:
+    async def get(asked: Asked) -> None:
+        asked.open_events()
+        if "last-event-id" in asked.headers:
+            asked.send_event(notification("tools/list_changed"))
+            await asyncio.Event().wait()
+        asked.send_event(b"", "e7")
+
+    monkeypatch.setattr(mcp_http, "_LISTEN_PAUSE", 0.0)
+    async with reached({"GET": get}, listens=True) as guest:
+        await guest.client.ping()
+        await until(lambda: guest.client.tools_changed)
+    assert [one.headers.get("last-event-id") for one in guest.server.asked if one.method == "GET"] == [None, "e7"]
+
+
+@pytest.mark.parametrize("how", ["refused", "unauthorized", "redirect", "nonsense", "answer"])
+async def test_a_server_that_does_not_mean_to_be_listened_to_is_asked_once_and_still_called(how: str) -> None:
+    async def get(asked: Asked) -> None:
+        if how in ("nonsense", "answer"):
+            asked.open_events()
+            asked.send_event(b"what?" if how == "nonsense" else answer(4711, said("unasked")))
+        else:
+            asked.send({"refused": 405, "unauthorized": 401, "redirect": 302}[how], Location="http://127.0.0.1:1/")
+
+    async with reached({"GET": get}, listens=True) as guest:
+        await guest.client.list_tools()
+        await until(guest.client._wire._listening[1].done)
+        for _ in range(3):
+            assert (await guest.call(text="hi")).text == '{"text": "hi"}'
+    assert guest.server.names().count("GET") == 1
+
+
+async def test_another_session_is_listened_to_instead_of_the_lost_one() -> None:
+    async def get(asked: Asked) -> None:
+        asked.open_events()
+        await asyncio.Event().wait()
+
+    async with reached({"GET": get}, listens=True) as guest:
+        await guest.client.list_tools()
+        await until(lambda: guest.server.names().count("GET") == 1)
+        guest.server.session = "another"
+        assert (await guest.call(text="hi")).text == '{"text": "hi"}'
+        await until(lambda: guest.server.names().count("GET") == 2)
+    ears = [asked.headers["mcp-session-id"] for asked in guest.server.asked if asked.method == "GET"]
+    assert ears == ["session-1", "session-2"]

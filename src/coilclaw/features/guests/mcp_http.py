@@ -1,6 +1,6 @@
 """The wire to an MCP server over Streamable HTTP: a POST per message, answered with JSON or with an event stream.
 
-No stream is opened to listen: what a server says between calls is heard with the next one.
+A wire that listens keeps one stream open as well, for what a server says between calls.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ MAX_RESUMES = 100
 _RETRY_SECONDS = (0.1, 1.0, 30.0)
 """The shortest, the usual and the longest pause before that."""
 _GOODBYE_SECONDS = 5.0
+_LISTEN_SECONDS, _LISTEN_PAUSE = 3600.0, 5.0
+"""How long one stream is listened to, and the shortest pause before the next one."""
 _ERROR_BYTES = 16 << 10
 _PIECE = 64 << 10
 """With less than this left of its bytes, an answer has used up its limit."""
@@ -42,9 +44,15 @@ class HttpWire:
     """Speaks to one exact URL through the airlock, as principal `mcp`."""
 
     def __init__(
-        self, transport: Transport, url: str, *, headers: SecretHeaders = no_headers, max_bytes: int = 4 << 20
+        self,
+        transport: Transport,
+        url: str,
+        *,
+        headers: SecretHeaders = no_headers,
+        max_bytes: int = 4 << 20,
+        listens: bool = False,
     ) -> None:
-        """`max_bytes` bounds an answer with everything that comes before it."""
+        """`max_bytes` bounds an answer with everything that comes before it, and what one stream brings unasked."""
         self._transport = transport
         self._url = url
         self._secret_headers = headers
@@ -53,6 +61,8 @@ class HttpWire:
         self._protocol = ""
         self._receive: Receive | None = None
         self._refused: GuestFault | None = None
+        self._listens = listens
+        self._listening: tuple[str | None, asyncio.Task[None]] | None = None
 
     async def open(self, receive: Receive, ended: Callable[[GuestFault], None]) -> None:
         """Nothing is connected before the first message."""
@@ -68,6 +78,8 @@ class HttpWire:
             raise self._refused.repeated(begun=False)
         session = None if kind == "initialize" else self._session
         answer = _Answer(self._max_bytes)
+        if kind == "request" and self._listens:
+            self._listen(session)
         posted = await self._request("POST", kind, session, seconds, message)
         if await self._once(posted, kind, session, answer):
             return
@@ -80,8 +92,37 @@ class HttpWire:
         except CoilclawError as error:  # our credentials ran out meanwhile
             raise GuestFault(error.message, remedy=error.remedy, code="GUEST_UNAUTHORIZED") from error
 
+    def _listen(self, session: str | None) -> None:
+        """Listen in this session, once; in another one that was open before no more."""
+        if self._listening is not None:
+            if self._listening[0] == session:
+                return
+            self._listening[1].cancel()
+        self._listening = session, asyncio.ensure_future(self._hear(session))
+
+    async def _hear(self, session: str | None) -> None:
+        """Pass on what the server says unasked, until it refuses or breaks the protocol: a server need not offer it."""
+        heard, last_id = _Answer(self._max_bytes), ""
+        while True:
+            try:
+                request = await self._request("GET", "request", session, _LISTEN_SECONDS, last_id=last_id)
+                heard.left = self._max_bytes
+                async with self._visit(request) as response:
+                    await self._admit(response, "request", session)
+                    await self._read(response, heard, unasked=True)
+            except _Broken:
+                pass  # it is asked again, where it broke off
+            except (CoilclawError, TimeoutError):
+                return
+            await asyncio.sleep(max(heard.pause, _LISTEN_PAUSE))
+            last_id = heard.last_id
+
     async def close(self) -> None:
         """End the session, if there is one; whether the server hears it does not matter."""
+        if self._listening is not None:
+            self._listening[1].cancel()
+            await asyncio.wait({self._listening[1]})
+            self._listening = None
         session, self._session = self._session, None
         if session is not None:
             with suppress(GuestFault, TimeoutError):
@@ -188,12 +229,12 @@ class HttpWire:
         )
         raise self._refused
 
-    async def _read(self, response: StreamedResponse, answer: "_Answer") -> bool:
-        """Pass on JSON or events; whether the answer was among them."""
+    async def _read(self, response: StreamedResponse, answer: "_Answer", *, unasked: bool = False) -> bool:
+        """Pass on JSON or events; whether the answer was among them. Of what comes unasked, everything is read."""
         if self._receive is None:
             raise RuntimeError("open the wire first")
         kind = ", ".join(_all(response, "content-type")).partition(";")[0].strip().lower()
-        if kind == "application/json":
+        if kind == "application/json" and not unasked:
             if await self._receive(b"".join([piece async for piece in response.chunks()])):
                 return True
             raise GuestFault("The server answered with something that is not the answer.")
@@ -203,7 +244,7 @@ class HttpWire:
         async for piece in response.chunks():
             answer.left -= len(piece)
             for data in reader.feed(piece):
-                if data and await self._receive(data):
+                if data and await self._receive(data) and not unasked:
                     return True
         return False
 
@@ -241,6 +282,12 @@ class _Answer:
         shortest, usual, longest = _RETRY_SECONDS
         asked = self._retry_ms if self._reader.retry_ms is None else self._reader.retry_ms
         return usual if asked is None else min(max(asked / 1000, shortest), longest)
+
+    @property
+    def last_id(self) -> str:
+        """The last event that told where to go on; empty without one."""
+        last_id = (self._reader.last_id or self._last_id).decode("utf-8", "replace")
+        return last_id if _VISIBLE.match(last_id) else ""
 
     def next_id(self) -> str:
         """The event after which to go on, or GuestFault."""

@@ -45,7 +45,7 @@ LONGEST_PAUSE = 300.0
 WATCH_SECONDS = 1.0
 """How often is looked whether the owner still lets a guest in that runs."""
 RELIST_SECONDS = 15.0
-"""Over HTTP nobody listens between calls, so a list of tools that is older is asked for again before a call."""
+"""A server over HTTP need not tell that its tools changed, so an older list is asked for again before a call."""
 _ENDED = ("GUEST_OVER", "GUEST_PROTOCOL")
 """Codes of faults after which nothing more can be said to a guest."""
 
@@ -316,7 +316,7 @@ class RunningGuests:
             place.token, place.rejected = signed[1].partition(" ")[2], ""
             return (*given, signed)
 
-        return HttpWire(transport, server.url, headers=headers)
+        return HttpWire(transport, server.url, headers=headers, listens=True)
 
     # What it offers now
 
@@ -383,9 +383,10 @@ class RunningGuests:
                     running.relist_from = time.monotonic() + RELIST_SECONDS
                     await self._relist(place, running, pin)
                 continue
+            why = "everything was stopped" if self._app.estop.engaged() else "the owner does not let it in any more"
             async with place.lock:
                 if place.running is running:
-                    await self._end(place, "the owner does not let it in any more")
+                    await self._end(place, why)
 
     async def _relist(self, place: _Place, running: _Running, pin: Pin) -> None:
         """See what changed, though nobody calls it."""
@@ -402,6 +403,8 @@ class RunningGuests:
             self._app.refresh()  # config.toml may have changed while nobody called
             row = load_guest(self._app.db.reader, pin.offer.name)
             must_be_listed(self._app, pin.offer.grant)
+            if self._app.estop.engaged():
+                return False
         except Exception:  # fail closed: a later call starts it again, if it may
             return False
         is_pinned = row is not None and row.enabled and row.pin == pin
