@@ -124,6 +124,8 @@ def _report(args: ShellArgs, result: BoxResult) -> str:
         parts.append(f"[exit {result.exit_code}]")
     if not args.domains and (result.end != "exited" or result.exit_code) and _missed_network(result):
         parts.append(NO_NETWORK)
+    if result.hint:
+        parts.append(f"[{result.hint}]")
     return "\n".join(part for part in parts if part) or "(no output)"
 
 
@@ -152,5 +154,10 @@ async def shell(args: ShellArgs, context: Context) -> ToolOutput:
         exit=result.exit_code,
         stdout=_text(result.stdout),
         stderr=_text(result.stderr),
-        metadata={"seconds": round(result.seconds, 3), "tier": result.tier, "end": result.end},
+        metadata={
+            "seconds": round(result.seconds, 3),
+            "tier": result.tier,
+            "end": result.end,
+            **({"lendable": result.lendable} if result.lendable else {}),
+        },
     )
