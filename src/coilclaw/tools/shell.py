@@ -38,8 +38,9 @@ class ShellArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[
         str,
         msgspec.Meta(
-            description="A POSIX shell command line, run in the workspace. Unless it names attachments, or only reads,"
-            " that folder is empty for it.",
+            description="A command line for /bin/sh, which is not bash. It starts in the workspace each time: only"
+            " files there stay, not /tmp, variables or `cd`. For files prefer the file tools, which ask less and show"
+            " what they change. Unless it names attachments, or only reads, that folder is empty for it.",
             min_length=1,
         ),
     ]
