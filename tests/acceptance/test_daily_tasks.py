@@ -5,8 +5,10 @@ The model is scripted; what it does is judged by the repository's own tests, run
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
@@ -28,7 +30,7 @@ from tests.acceptance.daily import (
     split,
     upgrade,
 )
-from tests.acceptance.daily.task import ONCE, WRITES, Task, call, edit, shell
+from tests.acceptance.daily.task import ONCE, Task, call, shell
 
 pytestmark = pytest.mark.slow
 
@@ -124,37 +126,92 @@ def test_a_task_is_done_with_few_questions(home: HomeAt, task: Task) -> None:
     home.intact()
 
 
-def test_a_bug_of_a_project_is_mended_with_its_own_environment_and_committed(home: HomeAt) -> None:
+def moved(task: Task) -> Task:
+    """The task in a project: its repository is the folder itself, and the environment there runs the tests."""
+    top = next(iter(task.files)).partition("/")[0]
+
+    def there(call: dict[str, Any]) -> dict[str, Any]:
+        args = dict(call["args"])
+        for name in {"path", "target"} & set(args):
+            args[name] = args[name].removeprefix(f"{top}/") if args[name] != top else "."
+        if "command" in args:
+            command = args["command"].replace(f"-s {top}/tests -t {top}", "-s tests -t .")
+            args["command"] = command.replace("python3 ", ".venv/bin/python ")
+        return {**call, "args": args}
+
+    return task._replace(
+        files={name.removeprefix(f"{top}/"): text for name, text in task.files.items()},
+        rounds=[*([there(each) for each in calls] for calls in task.rounds), [call("git_commit", message=task.name)]],
+        answers=[*(each.replace("python3", ".venv/bin/python") for each in task.answers), ONCE],
+    )
+
+
+def environment(project: Path) -> Path:
+    """A virtual environment with a package that nothing else has; where its Python lies."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", project / ".venv"], check=True, capture_output=True)
+    (packages,) = project.glob(".venv/lib/python*/site-packages")
+    (packages / "only_here.py").write_text("THERE = True\n")
+    return Path(os.path.realpath(project / ".venv/bin/python"))
+
+
+IN_PROJECTS = [moved(each.TASK) for each in (rename, red_suite, cli_flag)]
+
+
+@pytest.mark.parametrize("task", IN_PROJECTS, ids=[task.name.replace(" ", "-") for task in IN_PROJECTS])
+def test_a_task_is_done_and_committed_in_a_project_with_its_own_environment(home: HomeAt, task: Task) -> None:
     """A folder of the owner's with a virtual environment, whose Python may lie outside the system."""
-    project = home.base / "user" / "dates"
-    files = {name.removeprefix("dates/"): text for name, text in red_suite.TASK.files.items()}
-    put(project, {**files, ".gitignore": ".venv\n"})
+    assert len(task.answers) <= MOST
+    project = home.base / "user" / "work"
+    put(project, {**task.files, ".gitignore": ".venv\n__pycache__\n"})
+    tests = project / "tests/__init__.py"
+    tests.write_text(f"import only_here\n{tests.read_text()}")
     git(project, "init", "-q", "-b", "main")
     git(project, "config", "user.name", "Owner")
     git(project, "config", "user.email", "owner@localhost")
     git(project, "add", "-A")
     git(project, "commit", "-qm", "as it was")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", project / ".venv"], check=True, capture_output=True)
-    python = Path(os.path.realpath(project / ".venv/bin/python"))
+    python = environment(project)
     if not python.is_relative_to("/usr"):
         home.environ["COILCLAW_SECURITY_TOOLCHAINS"] = str(python.parent.parent)
     adding = home.sit("project", "add", str(project), "--vouch", size=(200, 300)).wait_for("Approve? [y")
     assert adding.type("y\r").end().rc == 0
-    tests = shell(".venv/bin/python -m unittest discover -q -s tests -t .")
-    task = red_suite.TASK._replace(
-        rounds=[
-            [tests],
-            [edit("dates/spans.py", ("range((last - first).days)", "range((last - first).days + 1)"))],
-            [tests],
-            [call("git_commit", message="Include the last day")],
-        ],
-        answers=[".venv/bin/python -m unittest with other arguments", WRITES, ONCE],
-    )
 
-    shown = answered(home, task, "--project", "dates")
+    shown = answered(home, task, "--project", "work")
 
-    assert Counter(receipt["status"] for receipt in home.logged())["failed"] == 1, shown[-3000:]
+    ended = Counter(receipt["status"] for receipt in home.logged())
+    assert ended["failed"] == task.fails, (ended, shown[-3000:])
+    judged = subprocess.run(
+        [".venv/bin/python", "-m", "unittest", "discover", "-q", "-s", "tests", "-t", "."],
+        cwd=project, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert judged.returncode == 0, judged.stderr
+    assert re.search(r"^Ran [1-9]", judged.stderr, re.MULTILINE), judged.stderr
     assert git(project, "status", "--porcelain") == ""
-    assert git(project, "log", "--format=%s").splitlines() == ["Include the last day", "as it was"]
-    assert "days + 1" in git(project, "show", "HEAD:dates/spans.py")
+    assert git(project, "log", "--format=%s").splitlines() == [task.name, "as it was"]
+    after = content(project)
+    for pattern in task.gone:
+        assert not re.search(pattern, after, re.MULTILINE), pattern
+    for pattern in task.there:
+        assert re.search(pattern, after, re.MULTILINE), pattern
     home.intact()
+
+
+def test_adding_a_project_offers_to_lend_what_its_environment_is_made_of(home: HomeAt) -> None:
+    lent = Path(tempfile.mkdtemp(prefix=".coilclaw-python-", dir=Path.home()))  # boxes have a /tmp of their own
+    try:
+        (lent / "bin").mkdir()
+        (lent / "bin/python3").write_text("#!/bin/sh\necho lent python\n")
+        (lent / "bin/python3").chmod(0o755)
+        project = home.base / "user" / "work"
+        (project / ".venv/bin").mkdir(parents=True)
+        (project / ".venv/pyvenv.cfg").write_text("home = there\n")
+        (project / ".venv/bin/python").symlink_to(lent / "bin/python3")
+        sitting = home.sit("project", "add", str(project), "--vouch", size=(200, 300))
+        sitting.wait_for("Approve? [y").type("y\r").wait_for(f"{lent}/bin/python3, which boxes do not see")
+        ran = sitting.wait_for("Approve? [y").type("y\r").end()
+        assert ran.rc == 0, ran.out
+        runs = shell(".venv/bin/python x")
+        task = Task(name="", says="run it", files={}, rounds=[[runs]], answers=[ONCE])
+        assert "lent python" in answered(home, task, "--project", "work")
+    finally:
+        shutil.rmtree(lent)

@@ -302,6 +302,18 @@ async def test_a_command_writes_schedules_only_where_its_text_says_so_and_the_ow
     assert unnamed - named == {str(home.workspace / "cron"), str(home.workspace / "sops")}
 
 
+async def test_a_call_that_is_not_understood_is_told_how_it_would_be(sample):
+    home = sample()
+    misnamed = await home.call("read_file", key="name", path="x")
+    assert "Did you mean file_read?" in misnamed.result.output
+    wrong = await home.call("file_read", key="field", file="x")
+    assert "unknown field `file`; file_read takes path and if wanted offset, limit, numbers." in wrong.result.output
+    absent = await home.call("file_read", key="gone", path="src/gone.py")
+    assert absent.result.output == (
+        "src/gone.py does not exist. Find it with `file_search` and the glob **/gone.py."
+    )  # fmt: skip
+
+
 async def test_a_command_runs_as_long_as_it_was_granted(sample):
     home = sample(security__autonomy="full")
     await home.call("shell", key="usual", command="ls")

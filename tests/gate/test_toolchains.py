@@ -4,14 +4,20 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from coilclaw.cli.event_words import further_rows
 from coilclaw.config.load import load
+from coilclaw.gate.turn import Turn
 from coilclaw.packets.card import Answer
 from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.settings import SettingChange
 from coilclaw.runtime.checkup import examine
 from coilclaw.sandbox.box import open_box
+from coilclaw.sandbox.missing_programs import Sight, lendable, missing_program
 from coilclaw.sandbox.toolchains import lent
+from tests.features.projects.world import add
 
 
 @pytest.fixture
@@ -66,11 +72,101 @@ async def test_nothing_is_asked_about_them_but_what_is_asked_of_any_program(samp
     assert read.action.decision.verdict == "deny"  # lent to boxes, not to the file tools
 
 
-async def test_without_lending_it_the_link_leads_outside(sample, folder):
-    home = home_with(sample, security__autonomy="full")
+async def test_without_lending_it_the_link_leads_outside_and_one_change_of_settings_would_do(sample, folder):
+    home = home_with(sample)
     (home.workspace / ".venv/bin").mkdir(parents=True)
     (home.workspace / ".venv/bin/python").symlink_to(folder / "bin/python3")
-    assert (await home.call("shell", command=".venv/bin/python x")).action.decision.verdict == "deny"
+    outcome = await home.call("shell", command=".venv/bin/python x")
+    lend = SettingChange(key="security.toolchains", op="add", value=str(folder))
+    assert (outcome.action.decision.verdict, outcome.action.decision.allows) == ("deny", (lend,))
+    assert f"`coilclaw config set --add security.toolchains {folder}`" in outcome.result.output
+    assert "allowed_commands" not in outcome.result.output
+    read = await home.call("shell", key="other", command=f"cat {folder}/bin/frob")  # nothing that runs there
+    assert read.action.decision.allows == ()
+    tainted = Turn("turn_page", "", "cli", ("untrusted:web",))
+    steered = await home.call("shell", key="tainted", turn=tainted, command=".venv/bin/python x")
+    assert steered.action.decision.allows == ()
+
+
+async def test_a_command_that_misses_a_program_is_told_where_it_is_and_what_lends_it(sample, folder):
+    home = home_with(sample, security__allowed_commands=("frob", "tail"))
+    home.app.open_box = lambda: open_box(hide=(str(home.home.root),))
+    (home.workspace / ".venv/bin").mkdir(parents=True)
+    (home.workspace / ".venv/bin/frob").write_text(f"#!{folder}/bin/python3\n")
+    (home.workspace / ".venv/bin/frob").chmod(0o755)
+    own = await home.call("shell", key="own", command="frob | tail -3")  # which ends well
+    assert "[This folder has its own frob: .venv/bin/frob.]" in own.result.output
+    outcome = await home.call("shell", key="needs", command=".venv/bin/frob")
+    lend = f"coilclaw config set --add security.toolchains {folder}"
+    assert f".venv/bin/frob needs {folder}/bin/python3, which boxes do not see." in outcome.result.output
+    assert lend in outcome.result.output
+    told = [fields for event, fields in home.events if event == "tool_failed"]
+    assert told[-1]["remedy"] == lend
+    assert further_rows("tool_failed", told[-1]) == [f"  to let it be found: {lend}"]
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("/bin/sh: 1: frob: not found", "frob"),
+        ("/bin/sh: line 2: frob: command not found", "frob"),
+        ("before\nenv: ‘frob’: No such file or directory\nafter", "frob"),
+        ("make: frob: No such file or directory", "frob"),
+    ],
+)
+def test_what_a_version_manager_has_is_found_behind_its_shims(folder, tmp_path, said, name):
+    manager = folder / "manager"
+    for version in ("3.9.1", "3.10.2"):
+        (manager / "versions" / version / "bin").mkdir(parents=True)
+        shutil.copy(folder / "bin/frob", manager / "versions" / version / "bin" / name)
+    (manager / "shims").mkdir()
+    shutil.copy(folder / "bin/frob", manager / "shims" / name)
+    sight = Sight(folder=str(tmp_path), user_home="/home/somebody", search_path=str(manager / "shims"), lent=())
+    assert missing_program(said, sight).folder == str(manager / "versions/3.10.2")
+    (manager / "version").write_text("3.9.1\n")
+    assert missing_program(said, sight).folder == str(manager / "versions/3.9.1")
+    there = msgspec.structs.replace(sight, lent=(str(manager),))
+    assert missing_program(said, there) is None
+    assert missing_program("frob: not found", sight) is None  # said by no shell
+
+
+def test_every_link_on_the_way_is_lent_and_nothing_as_wide_as_a_home(folder):
+    (folder / "versions").mkdir()
+    (folder / "bin").rename(folder / "made")
+    (folder / "versions/3.12.1").mkdir()
+    (folder / "made").rename(folder / "versions/3.12.1/bin")
+    (folder / "versions/3.12").symlink_to("3.12.1")
+    (folder / "python").symlink_to(folder / "versions/3.12/bin/python3")
+    assert lendable(str(folder / "python"), "/home/somebody") == str(folder / "versions")
+    assert lendable(str(folder / "versions/3.12.1/bin/frob"), "/home/somebody") == str(folder / "versions/3.12.1")
+    (folder / "bin").mkdir()
+    (folder / ".local/bin").mkdir(parents=True)
+    for place in ("bin/tool", ".local/bin/tool"):
+        (folder / place).write_text("#!/bin/sh\n")
+        assert lendable(str(folder / place), str(folder)) == ""
+    assert lendable("/usr/bin/env", str(folder)) == ""
+
+
+def test_doctor_names_a_project_whose_environment_boxes_cannot_run(sample, folder):
+    home = home_with(sample)
+    project = home.folder / "own" / "site"
+    (project / ".venv/bin").mkdir(parents=True)
+    (project / ".venv/pyvenv.cfg").write_text("home = elsewhere\n")
+    (project / ".venv/bin/python").symlink_to(folder / "bin/python3")
+    add(home, project)
+
+    def toolchains():
+        probes = examine(home.app, lambda: home.app.db.reader, short=True)
+        return [each for each in probes if each.name == "toolchains"]
+
+    (probe,) = toolchains()
+    assert probe.state == "warn"
+    assert "site: .venv/bin/python needs" in probe.detail
+    assert f"coilclaw config set --add security.toolchains {folder}" in probe.remedy
+    config = home.home.config_file
+    config.write_text(config.read_text().replace("[security]", f'[security]\ntoolchains = ["{folder}"]', 1))
+    home.app.live.refresh(at_once=True)
+    assert [each.state for each in toolchains()] == ["ok"]
 
 
 @pytest.mark.parametrize("place", ["bin/rm", "rm"])

@@ -52,6 +52,13 @@ def test_a_miss_shows_the_nearest_lines_with_their_numbers():
     assert "line 3\n" not in str(error)
 
 
+def test_of_lines_that_share_as_many_words_the_most_alike_is_shown_and_white_space_is_named():
+    text = "class Cart:\n    def __init__(self):\n        pass\n\n    def total(self):\n        return 1\n"
+    assert "     5\t    def total(self):" in str(fault(text, ("def totl(self):", "x")))
+    spaced = str(fault(text, ("def total(self):\n    return 1", "x")))
+    assert "Only white space differs from:\n     4\t\n     5\t    def total(self):\n     6\t        return 1" in spaced
+
+
 def test_what_is_like_nothing_is_reported():
     assert "Nothing in the file is similar" in str(fault("alpha beta", ("gamma", "x")))
 

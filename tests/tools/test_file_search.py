@@ -43,9 +43,9 @@ async def test_matches_are_told_by_path_and_line(sample):
     home = sample(security__autonomy="readonly")
     write(home, {"src/a.py": "import os\nneedle = 1\n", "src/b.py": "x\r\nneedle()\r\n", "c.txt": "needle"})
     result = await search(home, pattern=r"needle\b", path="src")
-    assert result.output == "src/a.py:2: needle = 1\nsrc/b.py:2: needle()" + HIDDEN
-    assert (await search(home, pattern="NEEDLE", ignore_case=True, glob="*.txt")).output == "c.txt:1: needle" + HIDDEN
-    assert (await search(home, pattern="needle", path="src/a.py")).output == "src/a.py:2: needle = 1" + HIDDEN
+    assert result.output == "src/a.py:2: needle = 1\nsrc/b.py:2: needle()"
+    assert (await search(home, pattern="NEEDLE", ignore_case=True, glob="*.txt")).output == "c.txt:1: needle"
+    assert (await search(home, pattern="needle", path="src/a.py")).output == "src/a.py:2: needle = 1"
 
 
 HIDDEN = "\n[Files that policy rules or forbidden paths keep from you are left out.]"
@@ -60,8 +60,8 @@ async def test_context_files_only_and_names(sample):
         "a.md",
         "d/b.md",
     ]
-    assert (await search(home, glob="d/*.md")).output == "d/b.md" + HIDDEN
-    assert (await search(home, pattern="nowhere at all", path="d")).output == "Nothing found in 1 files." + HIDDEN
+    assert (await search(home, glob="d/*.md")).output == "d/b.md"
+    assert (await search(home, pattern="nowhere at all", path="d")).output == "Nothing found in 1 files."
     assert (await search(home)).code == "ARGS_INVALID"
 
 
@@ -72,7 +72,7 @@ async def test_ignore_files_are_respected_nested_and_negated(sample):
         "a.log": "needle", "out/a": "needle", "sub/keep.log": "needle", "sub/x.tmp": "needle", "sub/y.tmp": "needle",
         "a.txt": "needle",
     })  # fmt: skip
-    found = (await search(home, pattern="needle", files_only=True)).output.split("\n")[:-1]
+    found = (await search(home, pattern="needle", files_only=True)).output.split("\n")
     assert found == ["a.txt", "sub/keep.log", "sub/x.tmp"]
     everything = (await search(home, pattern="needle", files_only=True, ignored=True)).output
     assert "out/a" in everything
@@ -88,7 +88,7 @@ async def test_the_repository_binary_files_links_and_special_files_are_passed_ov
     (home.workspace / "link").symlink_to(tmp_path / "outside" / "secret")
     (home.workspace / "folder").symlink_to(tmp_path / "outside")
     os.mkfifo(home.workspace / "pipe")
-    assert (await search(home, pattern="needle", files_only=True)).output == "plain" + HIDDEN
+    assert (await search(home, pattern="needle", files_only=True)).output == "plain"
     assert (await search(home, pattern="needle", path=".git")).code == "NOT_GRANTED"
     assert (await search(home, pattern="needle", path="folder")).code == "PATH_OUTSIDE_WORKSPACE"
 
@@ -194,7 +194,9 @@ async def test_a_rule_about_writes_hides_nothing(sample):
 async def test_environment_files_are_not_shown_by_default(sample):
     home = sample()
     write(home, {".env": "KEY=needle", "sub/.env": "KEY=needle"})
+    assert (await search(home, pattern="needle")).output.endswith(HIDDEN)
     assert "KEY" not in (await search(home, pattern="needle")).output
+    assert HIDDEN not in (await search(home, pattern="needle", path="memory")).output  # nothing there was passed over
 
 
 async def test_a_forbidden_place_inside_the_workspace_is_not_searched(sample):

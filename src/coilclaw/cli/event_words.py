@@ -74,9 +74,12 @@ def _chore_is_told(fields: "Mapping[str, Json]") -> bool:
     return worker_words("worker_chore", fields) is not None
 
 
-def plan_rows(event: str, fields: "Mapping[str, Json]") -> list[str]:
-    """The steps of a plan, below the line that says how far it is."""
+def further_rows(event: str, fields: "Mapping[str, Json]") -> list[str]:
+    """What stands below an event's line: the steps of a plan, or the command that would allow what was not."""
     plan = fields.get("plan") if event == "tool_completed" else None
+    remedy = fields.get("remedy")
+    if isinstance(remedy, str):
+        return [f"  {'to allow it' if event == 'tool_denied' else 'to let it be found'}: {remedy}"]
     return [_shortened(f"  {step}") for step in plan] if isinstance(plan, list) else []
 
 

@@ -12,7 +12,7 @@ after what was tidied up."""
 
 ASKED_FOR = ("COILCLAW_LOG", "COILCLAW_LOG_FORMAT")
 """An owner who sets one of these wants the log itself, at a terminal too."""
-ONLY_FOR_WORDS = ("what", "why", "entries", "plan")
+ONLY_FOR_WORDS = ("what", "why", "entries", "plan", "remedy")
 """What a finished call tells a person; the log's own line names the call by its tool and code."""
 
 
@@ -65,7 +65,7 @@ class Logger:
         return msgspec.json.encode(self._redact(line)).decode()
 
     def _line_in_words(self, event: str, fields: dict[str, Json]) -> str | None:
-        from coilclaw.cli.event_words import UNTOLD, event_words, plan_rows
+        from coilclaw.cli.event_words import UNTOLD, event_words, further_rows
         from coilclaw.packets.text import one_line
 
         if event in UNTOLD:
@@ -74,7 +74,7 @@ class Logger:
         line = event_words(event, redacted) if isinstance(redacted, dict) else None
         if line is None or not isinstance(redacted, dict):
             return None
-        return "\n".join(one_line(each) for each in (line, *plan_rows(event, redacted)))
+        return "\n".join(one_line(each) for each in (line, *further_rows(event, redacted)))
 
     def _text_line(self, level: str, event: str, fields: dict[str, Json]) -> str:
         from coilclaw.packets.text import one_line

@@ -18,12 +18,14 @@ from coilclaw.gate.decision_input import (
     unlisted,
 )
 from coilclaw.gate.identities import NEVER_SENDS
+from coilclaw.gate.paths import PathFact
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.action import Source
 from coilclaw.packets.decision import HELD_BACK, Reason
 from coilclaw.packets.settings import SettingChange
 
 COMMANDS, DOMAINS = "security.allowed_commands", "security.allowed_domains"
+TOOLCHAINS = "security.toolchains"
 PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}"
 
 
@@ -209,12 +211,23 @@ def _deny_paths(case: Case) -> Iterator[Reason]:
                 change="Use a path inside the workspace.",
             )
         elif case.policy.workspace_only and reaches_outside(path):
+            lend = _to_lend(case, path)
             yield Reason(
                 rule="path.outside",
                 code="PATH_OUTSIDE_WORKSPACE",
-                text=f"{path.asked} is outside the workspace.",
-                change="Use a path inside the workspace.",
+                text=f"{path.asked} is a link to {path.absolute}, which boxes do not see."
+                if lend
+                else f"{path.asked} is outside the workspace.",
+                change=_to_allow(TOOLCHAINS, lend, "run it") if lend else "Use a path inside the workspace.",
+                allow=_added(TOOLCHAINS, lend),
             )
+
+
+def _to_lend(case: Case, path: PathFact) -> tuple[str, ...]:
+    """The folder of programs that a link of the folder leads to, where lending it to boxes would help."""
+    command = case.facts.command
+    named = command is not None and path.asked in command.executes
+    return (path.lendable,) if path.lendable and named and not _tainted(case) else ()
 
 
 _WHAT_IT_DOES = {
@@ -369,8 +382,17 @@ def _deny_autonomy(case: Case) -> Iterator[Reason]:
             code="AUTONOMY_DENIES",
             text=f"{describe(case, begin=True)} is blocked when autonomy is {autonomy}.",
             change=_way_out(case),
-            allow=_added(COMMANDS, _unlisted(case)),
+            allow=_added(COMMANDS, _unlisted(case)) or _added(TOOLCHAINS, _all_lendable(case)),
         )
+
+
+def _all_lendable(case: Case) -> tuple[str, ...]:
+    """The folders to lend, if that is all that is wrong with a command."""
+    command = case.facts.command
+    outside = [_to_lend(case, path) for path in case.facts.paths if reaches_outside(path)]
+    if command is None or not all(outside) or case.lane == "C" or set(unlisted(case.facts, case.policy)):
+        return ()
+    return tuple(dict.fromkeys(folder for folders in outside for folder in folders))
 
 
 def _listable(case: Case, place: UrlFact) -> tuple[str, ...]:
@@ -405,7 +427,10 @@ def _to_allow(key: str, items: tuple[str, ...], what: str) -> str:
 
 
 def _way_out(case: Case) -> str:
-    if case.facts.command is not None:
+    command = case.facts.command
+    if command is not None:
+        if _all_lendable(case) or set(command.programs) & case.policy.forbidden_commands:
+            return ""  # another reason says what to do
         return _to_allow(COMMANDS, _unlisted(case), "have the program")
     return "Use a path inside the workspace." if case.facts.paths else ""
 

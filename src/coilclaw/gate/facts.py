@@ -9,7 +9,7 @@ import msgspec
 
 from coilclaw.gate.decision_input import BY_HAND, BY_OWNER, Facts, Standing, ToolFact, UrlFact, leads_to_system
 from coilclaw.gate.estop import Estop
-from coilclaw.gate.identities import bound, identity_fault
+from coilclaw.gate.identities import bound, identity_fault, takes
 from coilclaw.gate.paths import PathFact, look_at
 from coilclaw.gate.root import Root
 from coilclaw.gate.standing import matches_of
@@ -368,7 +368,7 @@ class Inspector:
         try:
             return tool.parse(args), ""
         except msgspec.ValidationError as error:
-            return None, unparsed_fault(args) or str(error)
+            return None, unparsed_fault(args) or f"{str(error).rstrip('.')}; {takes(tool)}"
 
 
 def _paths(root: Root, touches: Touches, command: CommandFacts | None) -> tuple[PathFact, ...]:
@@ -491,4 +491,6 @@ def only_reads(command: CommandFacts) -> bool:
 def _near(name: str, tools: Mapping[str, Tool]) -> tuple[str, ...]:
     from difflib import get_close_matches
 
-    return tuple(get_close_matches(name[:80], tools, n=2))
+    words = set(name[:80].split("_"))  # read_file is file_read
+    same = [tool for tool in tools if words == set(tool.split("_"))]
+    return tuple(same or get_close_matches(name[:80], tools, n=2))

@@ -16,7 +16,7 @@ from coilclaw.gate.background import BackgroundCommands, runs_beside
 from coilclaw.gate.callers import is_runtime_only
 from coilclaw.gate.decision_input import BACKGROUND, BY_HAND, Policy, mailed
 from coilclaw.gate.facts import Inspected
-from coilclaw.gate.paths import UPLOADS, PathFact, box_read_only, starts_work
+from coilclaw.gate.paths import UPLOADS, PathFact, box_read_only, sight_of, starts_work
 from coilclaw.gate.policy_match import hidden_paths
 from coilclaw.gate.root import Root
 from coilclaw.gate.running import RunningCommands
@@ -42,6 +42,9 @@ OUTPUT_BYTES = 2 << 30
 """Output after which a command counts as endless; little of it is kept, so it costs only time."""
 OUTPUT_KEPT = (64 << 10) - 256
 """What is kept of each stream: as much as a result shows, less the line that says how much is missing."""
+
+HINT_BYTES = 8 << 10
+"""How much of the end of each stream is looked through for a program that was not found."""
 
 
 async def _read_page(response: HttpResponse) -> str:
@@ -315,7 +318,8 @@ class Granter:
 
                 box = reaching(box, transport())
             with self._running.during(action, background=runs_beside(action, inspected)) as on_output:
-                return await box.run(spec, released=release, on_output=on_output)
+                result = await box.run(spec, released=release, on_output=on_output)
+            return result if inspected.taint else _with_hint(result, root)
 
         return run
 
@@ -391,6 +395,20 @@ class Granter:
             identity=request.identity,
             same_host=target is None and (asked is None or asked.stays),
         )
+
+
+def _with_hint(result: BoxResult, root: Root) -> BoxResult:
+    """How a command ended, and what to do about a program that it did not find.
+
+    Not in a tainted turn: what untrusted content may have brought up is not put into the owner's mouth.
+    """
+    said = result.stdout[-HINT_BYTES:] + b"\n" + result.stderr[-HINT_BYTES:]
+    if b"not found" not in said and b"No such file" not in said:
+        return result
+    from coilclaw.sandbox.missing_programs import missing_program
+
+    missing = missing_program(said.decode("utf-8", "replace"), sight_of(root.places, os.environ))
+    return result if missing is None else msgspec.structs.replace(result, hint=missing.said, lendable=missing.folder)
 
 
 def _environment(path: str) -> tuple[tuple[str, str], ...]:

@@ -15,6 +15,15 @@ FORBIDDEN = "IDENTITY_FORBIDDEN"
 NEVER_SENDS = "USER_NEVER_SENDS"
 
 
+def takes(tool: Tool) -> str:
+    """Which arguments a tool takes, by name."""
+    shown = shown_parameters(tool)
+    required = [str(name) for name in cast("list[Json]", shown.get("required", []))]
+    others = [name for name in cast("dict[str, Json]", shown.get("properties", {})) if name not in required]
+    parts = (", ".join(required), f"if wanted {', '.join(others)}" if others else "")
+    return f"{tool.name} takes {' and '.join(filter(None, parts)) or 'no arguments'}"
+
+
 def shown_parameters(tool: Tool) -> dict[str, Json]:
     """The schema of a tool as callers are shown it: one with identities requires `identity` beside its arguments."""
     if not tool.identities:

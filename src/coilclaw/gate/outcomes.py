@@ -299,8 +299,23 @@ def told_of(action: Action, end: End, code: str, what: str) -> dict[str, Json]:
     told: dict[str, Json] = {"tool": action.call.tool, "code": code, "status": end.status, "what": what}
     if end.status in ("denied", "failed"):
         told["why"] = f"exit {end.result.exit}" if end.result.exit else end.result.output[:WHY_CHARACTERS]
+    if remedy := _remedy(action, end):
+        told["remedy"] = remedy
     if isinstance(entries := end.result.metadata.get("entries"), int):
         told["entries"] = entries
     if isinstance(plan := end.result.metadata.get("plan"), list):
         told["plan"] = plan
     return told
+
+
+def _remedy(action: Action, end: End) -> str:
+    """The owner's command that would let it run, where a setting stands in the way and nothing else."""
+    if isinstance(folder := end.result.metadata.get("lendable"), str):
+        from coilclaw.sandbox.missing_programs import to_lend
+
+        return to_lend(folder)
+    allows = action.decision.allows if end.status == "denied" else ()
+    keys = {change.key for change in allows}
+    if len(keys) != 1 or any(change.op != "add" for change in allows):
+        return ""
+    return f"coilclaw config set --add {keys.pop()} {' '.join(str(change.value) for change in allows)}"

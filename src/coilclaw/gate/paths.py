@@ -1,15 +1,18 @@
 """Paths: what a name really points at, and which class of place that is."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.packets.workspace import GIT_ONLY, OWNER_ONLY, RUNTIME_ONLY
 from coilclaw.sandbox.executed import executed_part, is_dot_git
+
+if TYPE_CHECKING:
+    from coilclaw.sandbox.missing_programs import Sight
 
 PathClass: TypeAlias = Literal["never", "owner", "executed", "guarded", "informal", "plain"]
 """never: the runtime's alone · owner: lane C · executed: asks in every autonomy, denied when tainted ·
@@ -52,6 +55,8 @@ class PathFact(msgspec.Struct, frozen=True, kw_only=True):
     """Part of a folder that the call names."""
     lent: bool = False
     """In a folder of programs that every box shows, read-only."""
+    lendable: str = ""
+    """For a program of the folder that lies outside: what the owner can lend to boxes so that it runs."""
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +194,26 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False, fol
         boxed=boxed,
         fault=fault,
         lent=not fault and any(_under(absolute, top) for top in places.toolchains),
+        lendable=_lendable(spelled, places) if boxed and relative is None and not (write or fault) else "",
     )
+
+
+def sight_of(places: Places, environ: Mapping[str, str]) -> "Sight":
+    """The folder that commands run in, beside what its owner has and boxes do not see."""
+    from coilclaw.sandbox.missing_programs import Sight
+
+    search_path = environ.get("PATH", "")
+    return Sight(
+        folder=places.workspace, user_home=places.user_home, search_path=search_path, lent=places.toolchains
+    )  # fmt: skip
+
+
+def _lendable(spelled: str, places: Places) -> str:
+    if not _under(spelled, places.workspace):
+        return ""
+    from coilclaw.sandbox.missing_programs import lendable
+
+    return lendable(spelled, places.user_home)
 
 
 def _real_name(path: str) -> str:

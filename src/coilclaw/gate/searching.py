@@ -36,7 +36,7 @@ def searcher(
         # The program passes over what is hidden; that nothing of it is shown does not depend on that.
         files = tuple(each for each in found.files if not is_path_of(hidden, each.path))
         carried = labels.labels_of_found([(each.path, each.sha256, each.size) for each in files])
-        notes = (*found.notes, HIDDEN) if hidden else found.notes
+        notes = (*found.notes, HIDDEN) if hidden and (found.hid or len(files) < len(found.files)) else found.notes
         return msgspec.structs.replace(found, files=files, notes=notes, labels=tuple(sorted({*held, *carried})))
 
     return search

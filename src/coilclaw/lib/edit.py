@@ -16,6 +16,8 @@ _PLACES = 10
 """How many positions to list of a text that occurs more than once."""
 _SHOWN_LINES = 12
 _SHOWN_CHARACTERS = 200
+_COMPARED = 400
+"""How many characters of similar lines to compare one by one."""
 _WORD = re.compile(r"\w+")
 
 
@@ -83,7 +85,11 @@ def _ambiguous(text: str, old: str, count: int, which: str, name: str) -> ToolEr
 def _missing(text: str, old: str, which: str, name: str) -> ToolError:
     lines = text.split("\n")
     near = _nearest(lines, old)
-    shown = f" The nearest lines are:\n{_numbered(lines, *near)}\n" if near else " Nothing in the file is similar."
+    shown = " Nothing in the file is similar."
+    if near:
+        there = "".join("".join(lines[slice(*near)]).split())
+        how = "Only white space differs from" if there == "".join(old.split()) else "The nearest lines are"
+        shown = f" {how}:\n{_numbered(lines, *near)}\n"
     return _refused(
         f"{which} does not occur in {name}; nothing was changed.{shown}",
         "EDIT_NO_MATCH",
@@ -92,22 +98,35 @@ def _missing(text: str, old: str, which: str, name: str) -> ToolError:
 
 
 def _nearest(lines: list[str], old: str) -> tuple[int, int] | None:
-    """The range of lines that shares the most words with a text; rare words weigh more.
+    """The range of lines that shares the most words with a text; rare words weigh more, and likeness decides.
 
-    One pass over the file, so that a hostile file or text cannot make it slow.
+    One pass over the file and a closer look at few lines, so that a hostile file or text cannot make it slow.
     """
     words = [_WORD.findall(line) for line in lines]
     wanted = set(_WORD.findall(old))
     known = Counter(word for line in words for word in set(line) if word in wanted)
     scores = [sum(1 / known[word] for word in set(line) if word in known) for line in words]
     span = min(len(old.split("\n")), len(lines), _SHOWN_LINES)
-    best, first, score = 0.0, 0, sum(scores[:span])
+    best, starts, score = 0.0, list[int](), sum(scores[:span])
     for start in range(len(lines) - span + 1):
         if start:
             score += scores[start + span - 1] - scores[start - 1]
         if score > best + 1e-9:
-            best, first = score, start
-    return (first, first + span) if best > 0 else None
+            best, starts = score, [start]
+        elif best > 0 and score > best - 1e-9 and len(starts) < _PLACES:
+            starts.append(start)
+    if not starts:
+        return None
+    first = starts[0] if len(starts) == 1 else max(starts, key=lambda at: _alike(lines[at : at + span], old))
+    return first, first + span
+
+
+def _alike(lines: list[str], old: str) -> float:
+    from difflib import SequenceMatcher
+
+    there = "\n".join(line.strip()[:_SHOWN_CHARACTERS] for line in lines)
+    wanted = "\n".join(line.strip()[:_SHOWN_CHARACTERS] for line in old.split("\n")[: len(lines)])
+    return SequenceMatcher(None, there[:_COMPARED], wanted[:_COMPARED]).ratio()
 
 
 def _numbered(lines: list[str], first: int, end: int) -> str:

@@ -127,6 +127,10 @@ class BoxResult(msgspec.Struct, frozen=True, kw_only=True):
     tier: Tier
     reason: str = ""
     """One sentence unless the end is `exited`."""
+    hint: str = ""
+    """What to do about a program that the command did not find."""
+    lendable: str = ""
+    """The folder that the owner can lend to boxes so that it would be found."""
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,5 +49,7 @@ class SearchFound(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     """Why there may be more: a limit, or skipped files."""
     looked_at: int
+    hid: bool
+    """Whether hidden files were passed over, or may have been."""
     labels: tuple[Label, ...] = ()
     """The untrusted sources of the results, names included."""

@@ -15,7 +15,10 @@ from coilclaw.packets.http import FetchRequest, Principal, SendTarget
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One exact replacement in a file."""
 
-    old: Annotated[str, msgspec.Meta(description="The exact text in the file.", min_length=1)]
+    old: Annotated[
+        str,
+        msgspec.Meta(description="The exact text in the file, with its white space; no line numbers.", min_length=1),
+    ]
     new: Annotated[str, msgspec.Meta(description="The replacement; may be empty.")]
     all: Annotated[
         bool, msgspec.Meta(description="Replace every occurrence; otherwise `old` must occur exactly once.")

@@ -163,8 +163,9 @@ def _toolchains(app: "Runtime") -> list[Probe]:
     from coilclaw.sandbox.toolchains import lent
 
     folders = [str(each) for each in app.config.security.toolchains]
+    lacking = _lacking(app)
     if not folders:
-        return []
+        return lacking
     try:
         mounts, _ = lent(folders, tuple(app.config.security.forbidden_commands))
     except CoilclawError as error:
@@ -173,7 +174,24 @@ def _toolchains(app: "Runtime") -> list[Probe]:
     if absent:
         remedy = "Correct security.toolchains: boxes do without them until then."
         return [Probe(name="toolchains", state="warn", detail=f"not there: {', '.join(absent)}", remedy=remedy)]
-    return [Probe(name="toolchains", state="ok", detail=f"lent to boxes: {', '.join(folders)}")]
+    return [Probe(name="toolchains", state="ok", detail=f"lent to boxes: {', '.join(folders)}"), *lacking]
+
+
+def _lacking(app: "Runtime") -> list[Probe]:
+    """Projects that are worked on with programs of the owner's which boxes do not see."""
+    from coilclaw.runtime.roots import lacking_in
+    from coilclaw.sandbox.missing_programs import to_lend
+    from coilclaw.store.projects import open_projects
+
+    try:
+        projects = open_projects(app.db.reader)
+    except (CoilclawError, sqlite3.Error):
+        return []  # the probe of the database says so
+    return [
+        Probe(name="toolchains", state="warn", detail=f"project {project.name}: {each.what}",
+              remedy=f"Lend it, read-only: `{to_lend(each.folder)}`.")
+        for project in projects for each in lacking_in(app, project.path)
+    ]  # fmt: skip
 
 
 def _features(app: "Runtime", reader: Reader, *, short: bool) -> list[Probe]:

@@ -1,5 +1,6 @@
 """The folders that calls work in, each made when it is first needed: the workspace, projects, the trees of jobs."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from coilclaw.store.projects import load_project, project_of
 if TYPE_CHECKING:
     from coilclaw.gate.turn import Turn
     from coilclaw.runtime.runtime import Runtime
+    from coilclaw.sandbox.missing_programs import Missing
 
 
 class Roots:
@@ -95,3 +97,12 @@ def _root(app: "Runtime", places: Places, kept: Path, *, project_id: str = "", t
         project_id=project_id,
         tree=tree,
     )
+
+
+def lacking_in(app: "Runtime", folder: str) -> "list[Missing]":
+    """The programs that a folder is worked on with and boxes do not see."""
+    from coilclaw.gate.paths import sight_of
+    from coilclaw.sandbox.missing_programs import lacking
+
+    places = msgspec.structs.replace(_places(app, project=True), workspace=os.path.realpath(folder))
+    return lacking(sight_of(places, os.environ))

@@ -64,7 +64,9 @@ def _explain(error: OSError, asked: str) -> ToolError:
         errno.ENAMETOOLONG: f"the name {asked[:60]}… is too long.",
     }
     text = known.get(error.errno or 0, f"{asked} cannot be used ({error.strerror}).")
-    return ToolError(text, code="FILE_ERROR", begun=False)
+    name = asked.rstrip("/").rpartition("/")[2]
+    remedy = f"Find it with `file_search` and the glob **/{name}." if error.errno == errno.ENOENT and name else ""
+    return ToolError(text, remedy=remedy, code="FILE_ERROR", begun=False)
 
 
 def open_beneath(root: int, relative: str, flags: int) -> int:

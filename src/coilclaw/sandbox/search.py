@@ -96,4 +96,5 @@ def _found(told: list[dict[str, Any]], query: SearchQuery, *, whole: bool) -> Se
     if counts.get("large"):
         notes.append(f"{counts['large']} files were too large to search.")
     files = tuple(msgspec.convert(each | {"path": each["file"]}, SearchedFile) for each in told if "file" in each)
-    return SearchFound(files=files, notes=tuple(notes), looked_at=counts.get("files", 0))
+    hid = not whole or counts.get("hidden", 0) > 0
+    return SearchFound(files=files, notes=tuple(notes), looked_at=counts.get("files", 0), hid=hid)

@@ -94,7 +94,7 @@ class Search:
     def __init__(self, top: int, query: dict[str, Any]) -> None:
         self.top = top
         self.query = query
-        self.counts = {"files": 0, "binary": 0, "large": 0, "slow": 0, "matches": 0}
+        self.counts = {"files": 0, "binary": 0, "large": 0, "slow": 0, "hidden": 0, "matches": 0}
         self._until = time.monotonic() + query["seconds"]
         self._bytes = query["bytes"]
         self._below = 0
@@ -112,6 +112,7 @@ class Search:
         if self.query["glob"]:
             self._glob = Glob(self.query["glob"])
         if hides(self.query["hidden"], self.query["path"]):
+            self.counts["hidden"] += 1
             return
         start, here = "", os.dup(self.top)
         rules: list[tuple[str, IgnoreRules]] = []
@@ -157,7 +158,10 @@ class Search:
                     os.close(below)
 
     def _is_left_out(self, path: str, name: str, rules: "list[tuple[str, IgnoreRules]]", *, is_folder: bool) -> bool:
-        if name.casefold() == ".git" or hides(self.query["hidden"], path):
+        if name.casefold() == ".git":
+            return True
+        if hides(self.query["hidden"], path):
+            self.counts["hidden"] += 1
             return True
         if self.query["ignored"]:
             return False

@@ -48,7 +48,7 @@ def _bytes(data: bytes) -> str:
     summary=lambda args: "List the files of the workspace." if args.path == "." else f"List the files in {args.path}.",
 )
 async def file_list(args: ListArgs, context: Context) -> ToolOutput:
-    """List the files and folders in a directory of the workspace."""
+    """List the files and folders in a directory of the workspace; file_search with a glob finds those below it too."""
     entries = granted_files(context).list(args.path, limit=MAX_ENTRIES + 1)
     lines = [f"{entry.name}/" if entry.kind == "dir" else f"{entry.name}  {_note(entry.kind, entry.size)}"
              for entry in entries[:MAX_ENTRIES]]  # fmt: skip
@@ -72,7 +72,7 @@ def _note(kind: str, size: int) -> str:
     summary=lambda args: f"Write {_bytes(args.content.encode('utf-8', 'replace'))} to {args.path}.",
 )
 async def file_write(args: WriteArgs, context: Context) -> ToolOutput:
-    """Write a UTF-8 text file in the workspace, replacing any existing one; missing folders are created."""
+    """Write a whole UTF-8 text file in the workspace, new or replaced; folders are made. file_edit changes a part."""
     data = args.content.encode("utf-8")
     if len(data) > MAX_WRITE:
         raise ToolError(

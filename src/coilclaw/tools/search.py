@@ -24,7 +24,8 @@ class SearchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pattern: Annotated[
         str,
         msgspec.Meta(
-            description="A Python regular expression for single lines; empty to find files by `glob` only.",
+            description="A Python regular expression for single lines, so escape ( [ . and the like if they are meant"
+            " literally; empty to find files by `glob` only.",
             max_length=1000,
         ),
     ] = ""
@@ -44,8 +45,8 @@ class SearchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _summary(args: SearchArgs) -> str:
     files = f"files like {args.glob}" if args.glob else "files"
-    where = "the workspace" if args.path == "." else args.path
-    return f"Search {files} in {where} for {args.pattern}." if args.pattern else f"Find {files} in {where}."
+    where = "" if args.path == "." else f" in {args.path}"
+    return f"Search {files}{where} for {args.pattern}." if args.pattern else f"Find {files}{where}."
 
 
 @tool(

@@ -38,8 +38,9 @@ class ShellArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[
         str,
         msgspec.Meta(
-            description="A POSIX shell command line, run in the workspace. Unless it names attachments, or only reads,"
-            " that folder is empty for it.",
+            description="A command line for /bin/sh, which is not bash. It starts in the workspace each time: only"
+            " files there stay, not /tmp, variables or `cd`. For files prefer the file tools, which ask less and show"
+            " what they change. Unless it names attachments, or only reads, that folder is empty for it.",
             min_length=1,
         ),
     ]
@@ -124,6 +125,8 @@ def _report(args: ShellArgs, result: BoxResult) -> str:
         parts.append(f"[exit {result.exit_code}]")
     if not args.domains and (result.end != "exited" or result.exit_code) and _missed_network(result):
         parts.append(NO_NETWORK)
+    if result.hint:
+        parts.append(f"[{result.hint}]")
     return "\n".join(part for part in parts if part) or "(no output)"
 
 
@@ -152,5 +155,10 @@ async def shell(args: ShellArgs, context: Context) -> ToolOutput:
         exit=result.exit_code,
         stdout=_text(result.stdout),
         stderr=_text(result.stderr),
-        metadata={"seconds": round(result.seconds, 3), "tier": result.tier, "end": result.end},
+        metadata={
+            "seconds": round(result.seconds, 3),
+            "tier": result.tier,
+            "end": result.end,
+            **({"lendable": result.lendable} if result.lendable else {}),
+        },
     )

@@ -8,7 +8,7 @@ import click
 
 from coilclaw.cli.open_home import opened
 from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
-from coilclaw.packets.errors import UsageError
+from coilclaw.packets.errors import CoilclawError, UsageError
 
 if TYPE_CHECKING:
     from coilclaw.packets.action import ToolCall
@@ -41,7 +41,11 @@ def add(path: str, name: str, vouch: bool | None) -> int:
             folder = check_folder(app, path)
             check_name(app, name, folder.path)
             vouch = _asks_to_vouch(folder.path)
-        return _carry(app, add_call(app, path, name, vouch=vouch))
+        call = add_call(app, path, name, vouch=vouch)
+        code = _carry(app, call)
+        if code == 0:
+            _offer_toolchains(app, path)
+        return code
 
 
 @project.command(short_help="Vouch for a project: its files count as yours from now on.")
@@ -97,6 +101,25 @@ def _asks_to_vouch(path: str) -> bool:
         )
     tell(f"Do you vouch for what is in {path}? If others can put files there, say no: then they count as untrusted.")
     return click.confirm("Do its files count as yours?", default=False, prompt_suffix=" ", err=True)
+
+
+def _offer_toolchains(app: "Runtime", path: str) -> None:
+    """What the folder is worked on with and boxes do not see: the owner is asked whether to lend it, or told how."""
+    from coilclaw.cli.commands.config import propose
+    from coilclaw.packets.settings import SettingChange
+    from coilclaw.runtime.roots import lacking_in
+    from coilclaw.runtime.settings import proposal
+    from coilclaw.sandbox.missing_programs import KEY
+
+    lacking = lacking_in(app, path)
+    for each in lacking:
+        tell(each.said)
+    if lacking and sys.stdin.isatty() and sys.stderr.isatty():
+        changes = tuple(SettingChange(key=KEY, op="add", value=folder) for folder in {each.folder for each in lacking})
+        try:
+            propose(app, proposal(app, changes), changes)
+        except CoilclawError as error:  # such as one that the environment sets: the project is added all the same
+            tell(str(error), err=True)
 
 
 def _carry(app: "Runtime", call: "ToolCall") -> int:

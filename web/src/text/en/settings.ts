@@ -127,6 +127,7 @@ export const settings = {
   'settings.change.waits': 'The change waits for you',
   'settings.choice.passkey': 'A passkey',
   'settings.choice.token': 'The device alone',
+  'settings.allow.folder': 'Lend {name} to commands, read-only',
   'settings.allow.program': 'Allow the program {name}',
   'settings.allow.made': '{name} is allowed by now. Ask again.',
   'settings.allow.host': 'Allow the host {name}',
