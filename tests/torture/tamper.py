@@ -330,9 +330,7 @@ def _decision(field: str, value: str) -> Callable[[Books], None]:
     )
 
 
-_UNSIGNED = "SELECT max(seq) - (SELECT max(size) FROM ledger_heads) FROM receipts"
 _LAST_ACTION = "rowid = (SELECT max(rowid) FROM proposed_actions WHERE tool = 'file_write')"
-_FIRST_ACTION = "rowid = (SELECT min(rowid) FROM proposed_actions)"
 _MADE_UP = (
     "INSERT INTO proposed_actions (action_id, user_id, source, source_id, tool, args_json, args_hash, risk_class, lane,"
     " idempotency_key, digest, taint_json, decision_json, status, expires_at, created_at, updated_at)"

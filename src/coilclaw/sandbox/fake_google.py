@@ -23,7 +23,6 @@ GMAIL = "/gmail/v1/users/"
 CALENDAR = "/calendar/v3/calendars/"
 READS = frozenset({f"{SCOPE}gmail.readonly", f"{SCOPE}gmail.modify", "https://mail.google.com/"})
 COMPOSES = frozenset({f"{SCOPE}gmail.compose", f"{SCOPE}gmail.modify", "https://mail.google.com/"})
-SENDS = COMPOSES | {f"{SCOPE}gmail.send"}
 CALENDARS = frozenset({f"{SCOPE}calendar.readonly", f"{SCOPE}calendar"})
 ALL_SCOPES = (
     *(f"{SCOPE}{name}" for name in ("gmail.readonly", "gmail.compose", "gmail.send", "gmail.modify")),

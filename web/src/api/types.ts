@@ -36,7 +36,6 @@ export type RiskWord = S.Decision['risk_word'];
 export type Lane = S.Decision['lane'];
 export type Source = S.ActionSummary['source'];
 export type ActionStatus = S.ActionSummary['status'];
-export type ReceiptStatus = S.Receipt['status'];
 export type Resolution = S.Resolve['verdict'];
 export type Purpose = S.Question['purpose'];
 export type JobState = S.Job['state'];

@@ -68,8 +68,3 @@ export function deedsOf(session: Pick<SessionView, 'state'>): Deeds {
   const runs = session.state === 'RUNNING' || session.state === 'WAITING_FOR_APPROVAL';
   return { pause: runs, resume: session.state === 'PAUSED_BY_HUMAN', stop: !over && session.state !== 'STOPPING', remove: over };
 }
-
-/** A difference as git writes it, by file. */
-export function patchesOf(patch: string): string[] {
-  return patch.split(/^(?=diff --git )/m).filter((each) => each.startsWith('diff --git '));
-}

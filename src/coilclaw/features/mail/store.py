@@ -19,7 +19,6 @@ class LastUse(NamedTuple):
 
     used_at: str
     """When one was last carried out; empty if none was."""
-    failed_at: str
     code: str
     """Why the last one that failed did; empty if none failed, or one succeeded since."""
 
@@ -34,9 +33,9 @@ def last_use(db: Tx, identity: Identity) -> LastUse:
         (MOST_LOOKED_AT, identity),
     ).fetchone()
     if rows is None:
-        return LastUse("", "", "")
+        return LastUse("", "")
     status, at, code = (str(each) for each in rows)
-    return LastUse(at, "", "") if status == "EXECUTED" else LastUse(at, at, code)
+    return LastUse(at, "" if status == "EXECUTED" else code)
 
 
 def drafts_made(db: Tx) -> list[tuple[str, tuple[Label, ...]]]:

@@ -8,9 +8,9 @@ from coilclaw.features.runner.agent_tools import agent_tools
 from coilclaw.features.runner.spec import StartSession
 from coilclaw.features.runner.states import EndCode
 from coilclaw.packets.action import INTERNAL
-from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
 from coilclaw.packets.text import one_line
+from coilclaw.runtime.extensions import home_of
 from coilclaw.tools.declare import tool
 
 if TYPE_CHECKING:
@@ -44,11 +44,7 @@ class EndArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def runner_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
     """The tools of sessions; without a home they can only be described."""
-
-    def home() -> "Runtime":
-        if runtime is None:
-            raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
-        return runtime
+    home = home_of(runtime)
 
     from coilclaw.features.runner.adapter_tool import adapter_tool
     from coilclaw.features.runner.drafts import draft_tool

@@ -49,7 +49,6 @@ class Hosts:
         self._hosts: dict[str, str] = {}
         self._origins: frozenset[str] = frozenset()
         self._address = listening.public_url
-        self._public_origin = ""
 
     def listening(self, port: int) -> None:
         """Fill the lists, now that the port is known."""
@@ -66,7 +65,6 @@ class Hosts:
             name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
             spellings = _spellings(parts.scheme, name, parts.port or _DEFAULT_PORT[parts.scheme])
             public = f"{parts.scheme}://{min(spellings, key=len)}"
-            self._public_origin = public
             hosts |= dict.fromkeys(spellings, public)
             origins.add(public)
             if where.proxy:  # all requests come through the proxy, under that one name

@@ -68,10 +68,6 @@ class Tokens:
         self._settled = monotonic()
         self._renewing: set[str] = set()
 
-    def expiry(self) -> datetime:
-        """When a token that is used now expires."""
-        return self._clock() + self._days
-
     def caller(self, token: str, way: Way) -> Caller | None:
         """The caller with this token; None if it is not, or no longer, valid."""
         if not is_token(token):

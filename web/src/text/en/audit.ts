@@ -116,7 +116,6 @@ export const audit = {
   'audit.event.job_step': 'Job step',
   'audit.event.job_retry': 'Step tried again',
   'audit.event.job_resume': 'Job resumed by you',
-  'audit.event.job_sleep': 'Job postponed',
   'audit.event.sop_started': 'Procedure started',
   'audit.event.sop_state': 'Procedure continued',
   'audit.event.sop_step': 'Step of a procedure',

@@ -28,7 +28,6 @@ export const codes = {
   'code.PATH_TAINTED': 'A file that steers later work, after untrusted content',
   'code.JOB_TOOL': 'A tool this job may not use',
   'code.JOB_FILES': 'More files than the job may change',
-  'code.JOB_PRS': 'More pull requests than the job may open',
   'code.TOO_MANY_PRS': 'Too many pull requests',
   'code.TOO_MANY_PROPOSALS': 'Too much is already waiting',
   'code.WORKSPACE_TOO_LARGE': 'The workspace is too large',
