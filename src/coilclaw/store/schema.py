@@ -69,17 +69,20 @@ def made_by(scripts: Iterable[str]) -> sqlite3.Connection:
 
 
 def added_to(db: sqlite3.Connection) -> tuple[str, ...]:
-    """What no version of this code made and what changes what is written or read, in words: a trigger, a view."""
+    """What no version of this code made and what changes what is written or read, in words."""
     version = _version(db)
     if version > LATEST or shape_hash(db) == SHAPE:
         return ()
     from coilclaw.store.shape import AS_IT_SHOULD_BE, compare
 
     with closing(made_by(script for _, script in scripts(0, version))) as fresh:
-        found = compare(schema(db), schema(fresh))
+        wanted = schema(fresh)
+    found, names = compare(schema(db), wanted), {name for _, name, _ in wanted}
     ours = (part for part in found.missing if part.startswith("trigger ") and part.endswith(AS_IT_SHOULD_BE))
     changed = (f"{part.removesuffix(AS_IT_SHOULD_BE)} was changed" for part in ours)
-    views = (f"view {name} is unknown" for kind, name, _ in schema(db) if kind == "view")
+    views = (
+        f"view {name} is in the place of a table" for kind, name, _ in schema(db) if kind == "view" and name in names
+    )
     return (*found.faults, *changed, *views)
 
 
