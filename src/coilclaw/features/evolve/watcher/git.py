@@ -32,10 +32,6 @@ class RecordError(Exception):
     """Something the record refuses or cannot do; the text says what and what to do next."""
 
 
-class TooMuch(RecordError):
-    """Git has more to say than is read: what the agent wrote may be as long as it likes."""
-
-
 class Git:
     """One repository, and how it is spoken to."""
 
@@ -73,7 +69,7 @@ class Git:
             try:
                 out, said = _exchanged(process, given)
                 if len(out) > ANSWER:
-                    raise TooMuch(f"git {words[0]} printed more than {ANSWER} bytes")
+                    raise RecordError(f"git {words[0]} printed more than {ANSWER} bytes")
                 code = process.wait(SECONDS)
             except subprocess.TimeoutExpired:
                 raise RecordError(f"git {words[0]} took longer than {SECONDS} seconds") from None
