@@ -106,11 +106,12 @@ def objects(data):
 
 def trailers(message):
     found = {}
-    for line in message.rstrip("\n").rpartition("\n\n")[2].split("\n"):
+    title, _, last = message.rstrip("\n").rpartition("\n\n")
+    for line in last.split("\n") if title else ():
         name, colon, value = line.partition(": ")
-        if not colon or not re.fullmatch(r"[A-Z][A-Za-z-]*", name):
+        if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z-]*", name):
             return {}
-        found.setdefault(name, []).append(value)
+        found.setdefault(name.title(), []).append(value)
     return found
 
 

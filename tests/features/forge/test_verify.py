@@ -343,6 +343,10 @@ TAMPERINGS = {
     "main joined onto a line of somebody's own": (line_of_somebodys_own, "dropped"),
     "such a line that claims to be a copy": (lambda c: line_of_somebodys_own(c, copied=True), "dropped"),
     "a merge of an action that is none": (merge_of_nobody(LATER), "unsigned"),
+    "such a merge in other letters": (
+        lambda c: forged_merge(c, MERGE.lower().format(action="act_nonsense", by="passkey"), LATER),
+        "unsigned",
+    ),
     "such a merge, dated back": (merge_of_nobody(1772000000), "unexplained"),
     "a merge of another merge's action": (merge_of_another_action, "unexplained"),
     "a merge of another tool's action": (merge_of_another_tool, "unexplained"),
@@ -470,6 +474,8 @@ def test_trailers_are_the_last_paragraph_alone():
     assert trailers("Title\n\nJob: x\n\nwords\n\nJob: y\nEvidence: z\n") == {"Job": ["y"], "Evidence": ["z"]}
     assert trailers("Title\n\nJob: x\nand words\n") == {}
     assert trailers("") == {}
+    assert trailers("Docs: what looks like one\n") == {}
+    assert trailers("Title\n\napproved-by: x\nAPPROVED-BY: y\n") == {"Approved-By": ["x", "y"]}
 
 
 def test_nothing_that_a_hostile_folder_configures_runs_or_is_heeded(copy, tmp_path):

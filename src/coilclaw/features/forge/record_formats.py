@@ -9,7 +9,7 @@ from coilclaw.sandbox.clones import Clone
 
 FILE_BYTES = 64 << 20
 """A larger file is not read."""
-_TRAILER = re.compile(r"([A-Z][A-Za-z-]*): (.+)")
+_TRAILER = re.compile(r"([A-Za-z][A-Za-z-]*): (.+)")
 
 
 def read_entry(clone: Clone, entry: TreeEntry) -> bytes:
@@ -61,11 +61,11 @@ def listed_files(evidence: JsonObject) -> dict[str, str | None]:
 
 def trailers(message: str) -> dict[str, list[str]]:
     """What the last paragraph of a commit message states, if it consists of nothing else."""
-    last = message.rstrip("\n").rpartition("\n\n")[2].split("\n")
+    title, _, last = message.rstrip("\n").rpartition("\n\n")
     found: dict[str, list[str]] = {}
-    for line in last:
+    for line in last.split("\n") if title else ():  # a title is none, whatever it looks like
         match = _TRAILER.fullmatch(line)
         if match is None:
             return {}
-        found.setdefault(match[1], []).append(match[2])
+        found.setdefault(match[1].title(), []).append(match[2])  # readers of git do not tell their case apart
     return found

@@ -77,8 +77,9 @@ async def test_the_owner_s_review_answers_the_merge_question_and_github_merges(h
     assert (bot.app.workspace / "notes/a.md").read_text() == "by the job\n"
     assert load_action(bot.app.db.reader, pull.action_id).approved_by == "forge:1001"
     (merge,) = BotRepository(bot.app.workspace).log(pull.merged_sha, 1)
-    assert (merge.subject, trailers(merge.body)["Approved-By"]) == (f"Merge #1: {pull.title}", ["forge:1001"])
-    assert trailers(merge.body)["Job"] == [job.job_id]
+    stated = trailers(f"{merge.subject}\n\n{merge.body}")
+    assert (merge.subject, stated["Approved-By"]) == (f"Merge #1: {pull.title}", ["forge:1001"])
+    assert stated["Job"] == [job.job_id]
     assert await verified(bot) == 1
 
 
