@@ -84,3 +84,8 @@ export function listed(names: readonly string[], most = 3): string {
   if (names.length <= most) return words.format(names);
   return words.format([...names.slice(0, most - 1), t('list.others', { n: names.length - most + 1 })]);
 }
+
+/** The zone of whoever looks at it. */
+export function ownZone(): string {
+  return new Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC';
+}

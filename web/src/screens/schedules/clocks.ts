@@ -91,7 +91,3 @@ export function zoneOf(typed: string, known: readonly string[]): string {
   const cities = known.filter((name) => name.toLowerCase().split('/').at(-1) === asked);
   return same ?? (cities.length === 1 ? (cities[0] ?? typed) : typed.trim());
 }
-
-export function ownZone(): string {
-  return new Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC';
-}
