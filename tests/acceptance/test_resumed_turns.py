@@ -136,9 +136,10 @@ def test_what_was_held_back_is_shown_and_sent_at_the_prompt(home: HomeAt, door: 
         sitting = home.sit("agent", env=held(home, url, port)).wait_for("›")
         sitting.type("read this mail and answer it\r").wait_for("I could not send it.")
         offer = "1 action was held back because this conversation read untrusted content. Show it to approve?"
-        sitting.wait_for(offer).type("s\r").wait_for("UNTRUSTED CONTENT").wait_for("Approve?").type("y\r")
+        sitting.wait_for(offer).type("y\r").wait_for("UNTRUSTED CONTENT").wait_for("Approve?").type("y\r")
         sitting.wait_for("door answered 200").wait_for("›").type("/new\r").wait_for("Conversation").wait_for("›")
-        sitting.type("again\r").wait_for(offer).type("\r").wait_for("›")  # Enter alone is a no
+        sitting.type("again\r").wait_for(offer).type("\r")  # Enter alone is a no
+        sitting.wait_for("coilclaw actions repropose act_").wait_for("›")
         assert sitting.type("/exit\r").end().rc == 0
     assert len(received.read_text().splitlines()) == 1
 

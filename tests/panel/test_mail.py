@@ -1,15 +1,14 @@
 """Mail in the panel, with the real executable: connect, search, read, suggest, draft, send, and sent once."""
 
 import contextlib
-import json
 import re
 
 import pytest
 
 from coilclaw.sandbox.fake_google import FakeGoogle
 from coilclaw.sandbox.fake_google_mail import compose
-from tests.panel.acts import approve, begin_talk, is_done, say, settle_in
-from tests.panel.house import SCRIPT, House
+from tests.panel.acts import approve, begin_talk, say, settle_in
+from tests.panel.house import House
 from tests.panel.test_accounts import BOT, OWNER, connect, google_variables, open_accounts
 from tests.panel.window import Look
 
@@ -30,9 +29,10 @@ def fake():
         yield made
 
 
-def script(fake, draft_id="r0"):
-    """What the model says: it reads, it suggests, it drafts, it sends, each when it is told to."""
+def script(fake):
+    """What the model says: it reads and suggests; told to, it drafts, and goes on to send when that is done."""
     read = {"identity": "bot", "message_id": fake.letter.message_id}
+    draft_id = fake.mailbox(BOT)._new_id("r", 2)  # the first draft, beside Dana's letter
     return [
         {"match": "dana want", "text": "I look.", "tool_calls": [
             {"tool": "gmail_search_threads", "args": {"identity": "bot", "query": "numbers"}},
@@ -42,11 +42,10 @@ def script(fake, draft_id="r0"):
         {"match": "answer her", "text": "", "tool_calls": [
             {"tool": "gmail_create_draft_reply", "args": {**read, "body": TEXT}, "justification": "You said so."},
         ]},
-        {"match": "answer her", "text": "The draft is there as soon as you say yes."},
-        {"match": "send it", "text": "", "tool_calls": [
+        {"match": "answer her", "text": "", "tool_calls": [
             {"tool": "gmail_send_draft", "args": {"identity": "bot", "draft_id": draft_id}},
         ]},
-        {"match": "send it", "text": "It goes out as soon as you say yes."},
+        {"match": "answer her", "text": "It is sent."},
     ]  # fmt: skip
 
 
@@ -77,23 +76,19 @@ def test_mail_is_read_answered_and_sent_once(house, window, fake, look):
     w.sees("Could you confirm the numbers by Thursday?")
     w.scene("mail-suggested")
 
-    say(w, "Good. Answer her like that.")  # a product without a gate would take this for its order, or a click
+    say(w, "Good. Answer her like that.")  # the last word of it: a product without a gate would send now
     w.sees("numbers@partner.example")
     w.sees("the answer goes where Reply-To says")
     w.scene("mail-draft-card")
     approve(w, passkey=True)
-    is_done(w, "write a draft")
+    w.sees("Sends this mail as bot (bot@example.com)")  # its card stands there without another word
     (draft,) = fake.mailbox(BOT).drafts
     assert fake.sent == []
     assert TEXT in draft.parsed.get_payload(decode=True).decode().replace("\r\n", "\n")
-
-    (house.folder / "script.json").write_text(json.dumps([*script(fake, draft.draft_id), *SCRIPT]))
-    assert w.place == f"/chat/{talk}", "each card stands in the conversation: three presses, one for each yes"
-    say(w, "Now send it.")
-    w.sees("Sends this mail as bot (bot@example.com)")
     w.scene("mail-send-card")
     approve(w, passkey=True)
-    is_done(w, "send this mail")
+    w.sees("It is sent.")
+    assert w.place == f"/chat/{talk}", "each card stands in the conversation: three presses, one for each yes"
     w.scene("mail-sent")
     (sent,) = fake.sent
     assert sent.header("To") == "numbers@partner.example"

@@ -1,11 +1,14 @@
 """The shipped Google: strict about tokens and scopes, and true to how sending really works."""
 
 import base64
+import shlex
 
 import httpx
+import msgspec
 import pytest
 
-from coilclaw.sandbox.fake_google import FakeGoogle, furnished
+from coilclaw.config.google import Google
+from coilclaw.sandbox.fake_google import FakeGoogle, furnished, how_to_use
 from coilclaw.sandbox.fake_google_mail import compose
 
 READER = ("gmail.readonly",)
@@ -99,3 +102,14 @@ def test_furnished_google_consents_as_the_owner_and_as_the_bot():
             place = httpx.get(google.url("/o/oauth2/v2/auth"), params=asked, trust_env=False).headers["location"]
             code = httpx.URL(place).params["code"]
             assert google._codes[code].permission.subject == address
+
+
+def test_what_it_says_of_its_use_is_a_configuration_that_leads_to_it(fake):
+    command = shlex.split(how_to_use(fake).split("\n\n")[1].replace("\\\n", ""), comments=True)
+    assert command[:3] == ["coilclaw", "config", "set"]
+    assert command[-4:] == ["coilclaw", "secret", "set", "GOOGLE_CLIENT_SECRET"]
+    pairs = zip(command[3:-4:2], command[4:-4:2], strict=True)
+    made = msgspec.convert({name.removeprefix("google."): value for name, value in pairs}, Google)
+    assert (made.gmail, made.client_id) == (fake.base_url, fake.client_id)
+    assert made.client_secret_env == "GOOGLE_CLIENT_SECRET"
+    assert httpx.get(made.token_url.replace("/token", "/nowhere"), trust_env=False).status_code == 404

@@ -46,12 +46,14 @@ def event_words(event: str, fields: "Mapping[str, Json]") -> str | None:
         case "tool_completed":
             return _shortened(f"✓ {_done(what, fields)}")
         case "tool_denied":
+            from coilclaw.packets.decision import HELD_BACK
             from coilclaw.store.refusals import refusal_of
 
-            word = refusal_of(str(fields.get("code")))
-            return _shortened(
-                f"✗ {word}: {_lower(what)}" if word == "rejected" else f"✗ {word}: {_lower(what)} ({why})"
-            )
+            if fields.get("code") == HELD_BACK:
+                word, why = "… held back", "untrusted content was read"
+            else:
+                word = f"✗ {refusal_of(str(fields.get('code')))}"
+            return _shortened(f"{word}: {_lower(what)}" + ("" if word == "✗ rejected" else f" ({why})"))
         case "tool_failed":
             return _shortened(f"✗ failed: {_lower(what)} ({why})")
         case "tool_unknown" | "tool_in_background" | "approval_needed":

@@ -157,9 +157,9 @@ class Terminal:
         await _paged(_lines("\n".join(f"  │ {line}" for line in text.split("\n"))), START)
 
     async def wants(self, question: str, *, word: str) -> bool:
-        """Offer something; only that word, or its first letter, is a yes."""
+        """Offer to show something, which does nothing by itself: that word, its first letter, or a yes."""
         typed = (await _prompted(f"{question} ") or "").strip().lower()
-        return typed in (word, word[0])
+        return typed in (word, word[0], "y", "yes")
 
     async def ask(self, question: str) -> str:
         """Put a question to the owner."""

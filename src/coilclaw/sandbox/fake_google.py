@@ -291,14 +291,31 @@ def furnished() -> FakeGoogle:
     return fake
 
 
+def how_to_use(fake: FakeGoogle) -> str:
+    """The commands that point a home at it, to paste into another terminal."""
+    settings = {
+        "client_id": fake.client_id,
+        "authorize_url": fake.url("/o/oauth2/v2/auth"),
+        "token_url": fake.url("/token"),
+        "revoke_url": fake.url("/revoke"),
+        "gmail_url": fake.base_url,
+        "calendar_url": fake.base_url,
+    }
+    given = "".join(f" \\\n  google.{key} {value}" for key, value in settings.items())
+    return (
+        f"Serving at {fake.base_url}. In another terminal:\n\ncoilclaw config set{given}\n"
+        "coilclaw secret set GOOGLE_CLIENT_SECRET      # it is: fake-google-secret\n"
+    )
+
+
 def main() -> None:
-    """Serve until interrupted; with `--connected` its first line is JSON with tokens of the owner's account."""
+    """Serve until interrupted and say how to use it; with `--connected` say it as JSON, with tokens of the owner's."""
     with furnished() as fake:
-        said = fake.base_url
+        said = how_to_use(fake)
         if "--connected" in sys.argv[1:]:
             scopes = ("gmail.readonly", "gmail.compose", "calendar.readonly")
             access, refresh = fake.connected("owner@example.com", *scopes)
-            said = msgspec.json.encode({"url": said, "access": access, "refresh": refresh}).decode()
+            said = msgspec.json.encode({"url": fake.base_url, "access": access, "refresh": refresh}).decode()
         sys.stdout.write(f"{said}\n")
         sys.stdout.flush()
         try:

@@ -14,7 +14,7 @@ CALLS = {"tools_call": ("add_numbers", {"a": 5, "b": 3}), "sse-retry": ("test_re
 async def main(url: str, scenario: str) -> None:
     if scenario == "sse-retry":  # its server speaks a version that we refuse, though what it tests is newer
         mcp_client.PROTOCOLS = (*mcp_client.PROTOCOLS, "2025-03-26")
-    client = mcp_client.McpClient(HttpWire(airlock([], url), url), seconds=60)
+    client = mcp_client.McpClient(HttpWire(airlock([], url), url, listens=True), seconds=60)
     await client.start()
     await client.list_tools()
     if scenario in CALLS:

@@ -113,9 +113,10 @@ async def test_the_file_server_sees_its_folder_alone(tier: str, tmp_path: Path) 
         assert (await client.call("read_text_file", {"path": "/etc/passwd"}, seconds=PATIENT)).is_error
 
 
-async def test_the_reference_server_speaks_over_http() -> None:
+@pytest.mark.parametrize("listens", [False, True])
+async def test_the_reference_server_speaks_over_http(listens: bool) -> None:
     with everything_over_http() as url:
-        client = McpClient(HttpWire(airlock([], url), url), seconds=PATIENT)
+        client = McpClient(HttpWire(airlock([], url), url, listens=listens), seconds=PATIENT)
         await client.start()
         await every_kind(client)
         await client.close()

@@ -13,7 +13,7 @@ from coilclaw.cli.project_choice import begin_thread, must_be_there
 from coilclaw.cli.terminal import Terminal
 from coilclaw.cli.yolo_warning import warn_of_yolo
 from coilclaw.features.chat.background_jobs import BackgroundJobs
-from coilclaw.features.chat.held_back import held_words, show_held
+from coilclaw.features.chat.held_back import held_words, how_to_show, show_held
 from coilclaw.features.chat.models import ConversationModels
 from coilclaw.features.chat.post_message import coded, post, take_up
 from coilclaw.features.chat.slash_commands import resumed, show_about, show_last, show_words, undo_last
@@ -222,6 +222,8 @@ class Repl:
             return
         which = "it" if words.startswith("1 ") else "them"
         if not await self._terminal.wants(f"{words} Show {which} to approve? [s]how / [n]o", word="show"):
+            print_line("It keeps. To see it later, run:" if which == "it" else "They keep. To see them later, run:")
+            print_line(how_to_show(self._app, turn_id).partition("\n")[2])
             return
         for told in await show_held(self._app, self._conveyor, turn_id):
             print_line(visible(self._app.redact(told)))

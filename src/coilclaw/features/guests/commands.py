@@ -399,7 +399,9 @@ def _classes(
         told = next((f" (it claims {each.claims})" for each in view.tools if each.original == name), "")
         tell(f"  {number}  {name}{told}", err=True)
     tell(f"Which of them only read? Those run without a question. The others count as {most!r} and ask.", err=True)
-    answer = click.prompt("Numbers, 'all', or Enter for none", default="", show_default=False, err=True)
+    answer = click.prompt(
+        "Numbers (such as 1, 3-5), 'all', or Enter for none", default="", show_default=False, err=True
+    )
     chosen = tools if answer.strip() == "all" else [tools[index] for index in _numbers(answer, len(tools))]
     for name in chosen:
         classes[name] = "reads"
@@ -407,10 +409,15 @@ def _classes(
 
 
 def _numbers(answer: str, most: int) -> list[int]:
-    words = answer.replace(",", " ").split()
-    if any(not word.isdigit() or not 0 < int(word) <= most for word in words):
-        raise UsageError(f"{answer!r} is not a list of numbers up to {most}.", remedy="Such as 1, 3.")
-    return [int(word) - 1 for word in words]
+    """Positions named by numbers and ranges of them, such as `1, 3-5`."""
+    chosen: list[int] = []
+    for word in answer.replace(",", " ").split():
+        first, _, last = word.partition("-")
+        ends = [int(each) for each in (first, last or first) if each.isascii() and each.isdecimal() and len(each) < 5]
+        if len(ends) < 2 or word.endswith("-") or not 0 < ends[0] <= ends[1] <= most:
+            raise UsageError(f"{answer!r} is not a list of numbers up to {most}.", remedy="Such as 1, 3-5.")
+        chosen.extend(range(ends[0] - 1, ends[1]))
+    return chosen
 
 
 def _carry(app: "Runtime", call: "ToolCall") -> "Outcome":
