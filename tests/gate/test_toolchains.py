@@ -81,6 +81,10 @@ async def test_without_lending_it_the_link_leads_outside_and_one_change_of_setti
     assert (outcome.action.decision.verdict, outcome.action.decision.allows) == ("deny", (lend,))
     assert f"`coilclaw config set --add security.toolchains {folder}`" in outcome.result.output
     assert "allowed_commands" not in outcome.result.output
+    told = next(fields for event, fields in home.events if event == "tool_denied")
+    assert further_rows("tool_denied", told) == [
+        f"  to allow it: coilclaw config set --add security.toolchains {folder}"
+    ]
     read = await home.call("shell", key="other", command=f"cat {folder}/bin/frob")  # nothing that runs there
     assert read.action.decision.allows == ()
     tainted = Turn("turn_page", "", "cli", ("untrusted:web",))
