@@ -9,6 +9,7 @@ import pytest
 
 from coilclaw.cli.event_words import further_rows
 from coilclaw.config.load import load
+from coilclaw.features.chat.store.message_page import calls_standing
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.card import Answer
 from coilclaw.packets.errors import CoilclawError
@@ -81,6 +82,10 @@ async def test_without_lending_it_the_link_leads_outside_and_one_change_of_setti
     assert (outcome.action.decision.verdict, outcome.action.decision.allows) == ("deny", (lend,))
     assert f"`coilclaw config set --add security.toolchains {folder}`" in outcome.result.output
     assert "allowed_commands" not in outcome.result.output
+    told = next(fields for event, fields in home.events if event == "tool_denied")
+    assert further_rows("tool_denied", told) == [
+        f"  to allow it: coilclaw config set --add security.toolchains {folder}"
+    ]
     read = await home.call("shell", key="other", command=f"cat {folder}/bin/frob")  # nothing that runs there
     assert read.action.decision.allows == ()
     tainted = Turn("turn_page", "", "cli", ("untrusted:web",))
@@ -103,6 +108,8 @@ async def test_a_command_that_misses_a_program_is_told_where_it_is_and_what_lend
     told = [fields for event, fields in home.events if event == "tool_failed"]
     assert told[-1]["remedy"] == lend
     assert further_rows("tool_failed", told[-1]) == [f"  to let it be found: {lend}"]
+    change = SettingChange(key="security.toolchains", op="add", value=str(folder))
+    assert [each.allows for each in calls_standing(home.app.db.reader, ["turn_1"])] == [(), (change,)]  # in the panel
 
 
 @pytest.mark.parametrize(

@@ -111,15 +111,17 @@ class Compaction:
         summary, rest = since_summary(shown.rows)
         pictures = await self._pictures.of(turn, rest)
         messages = self._messages(shown, summary, rest, pictures=pictures)
-        if (over := size_of(messages) - int(room * FULL)) > 0 and pictures:
-            pictures = fewer(pictures, over)
+        size, most = size_of(messages), int(room * FULL)
+        if size > most and pictures:
+            pictures = fewer(pictures, size - most)
             messages = self._messages(shown, summary, rest, pictures=pictures)
-        if len(rest) <= MOST_ROWS and size_of(messages) <= room * FULL:
+            size = size_of(messages)
+        if len(rest) <= MOST_ROWS and size <= most:
             return messages, shown
         summary, rest = await self._sum_up(turn, summary, rest, room, shown.about)
         shown = msgspec.structs.replace(shown, rows=rest if summary is None else [summary, *rest])
-        for most in self._results[:-1]:
-            messages = self._messages(shown, summary, rest, most, pictures)
+        for longest in self._results[:-1]:
+            messages = self._messages(shown, summary, rest, longest, pictures)
             if size_of(messages) <= room:
                 return messages, shown
         fewest = fewer(pictures, size_of(messages), newest=0)

@@ -36,7 +36,9 @@ def spent_on(request: ChatRequest, response: ChatResponse) -> Spent:
     if response.usage is not None:
         read, written, estimated = response.usage.input_tokens, response.usage.output_tokens, False
     else:
-        plain = [msgspec.structs.replace(message, images=()) for message in request.messages]
+        plain = [
+            msgspec.structs.replace(message, images=()) if message.images else message for message in request.messages
+        ]
         said = len(msgspec.json.encode(plain)) + len(request.system_prompt.encode("utf-8", "replace"))
         said += sum(len(message.images) for message in request.messages) * PICTURE_TOKENS * BYTES_PER_TOKEN
         if request.tools:

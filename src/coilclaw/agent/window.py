@@ -78,13 +78,14 @@ def room_of(window: int, prompt: str, declared: int) -> int:
 
 def size_of(messages: Sequence[ChatMessage]) -> int:
     """About how many tokens messages take."""
-    size = 8 * len(messages)
+    size = 9 * len(messages)
     for message in messages:
         content = message.content
-        size += len(content) // BYTES_PER_TOKEN + 1 if content.isascii() else tokens_in(content)
-        for call in message.tool_calls:
-            size += tokens_in(call.arguments) + 16
-        size += PICTURE_TOKENS * len(message.images)
+        size += (len(content) if content.isascii() else len(content.encode("utf-8", "replace"))) // BYTES_PER_TOKEN
+        if message.tool_calls:
+            size += sum(tokens_in(call.arguments) + 16 for call in message.tool_calls)
+        if message.images:
+            size += PICTURE_TOKENS * len(message.images)
     return size
 
 

@@ -67,7 +67,11 @@ def _planned(root: Root, named: tuple[PathFact, ...]) -> LookedAt:
     """What git says; it reads the folder alone, so it may run in any thread."""
     wanted = [path.relative or "." for path in named]
     try:
-        return LookedAt(plan=plan_commit(root.folder, root.kept, root.user_home, wanted, seconds=PLAN_SECONDS))
+        vouched = root.project is not None and root.project.vouched
+        plan = plan_commit(
+            root.folder, root.kept, root.user_home, wanted, seconds=PLAN_SECONDS, vouched=vouched
+        )  # fmt: skip
+        return LookedAt(plan=plan)
     except ToolError as error:
         return LookedAt(fault=error)
     except OSError as error:

@@ -53,9 +53,11 @@ class CommitPlan(msgspec.Struct, frozen=True, kw_only=True):
         return "\0".join((self.tree, self.parent, self.branch, *self.author)).encode("utf-8", "surrogateescape")
 
 
-def plan_commit(folder: Path, scratch: Path, user_home: Path, paths: Sequence[str], *, seconds: float) -> CommitPlan:
+def plan_commit(
+    folder: Path, scratch: Path, user_home: Path, paths: Sequence[str], *, seconds: float, vouched: bool
+) -> CommitPlan:
     """Plan a commit of these paths, or of every change if there are none, without touching the folder."""
-    author = _owner(user_home)
+    author = _owner(user_home, folder if vouched else None)
     with _Shadow.made(folder, scratch, seconds) as shadow:
         return shadow.plan(paths, author)
 
@@ -316,11 +318,15 @@ def check_repository(git: Path) -> None:
         raise _refused(f"a merge, rebase or bisection is in progress (.git/{busy}).", "Finish it yourself first.")
 
 
-def _owner(user_home: Path) -> tuple[str, str]:
-    """The owner's name and address from the owner's own configuration, never from the repository's."""
+def _owner(user_home: Path, vouched: Path | None) -> tuple[str, str]:
+    """The owner's name and address: as the repository has them where the owner vouches for it, else from the owner's
+    own configuration."""
     found: list[str] = []
+    own = read_existing(vouched, ".git/config", 1 << 20) if vouched is not None else None
     for key, default in zip(("user.name", "user.email"), NOBODY, strict=True):
         value = ""
+        with suppress(ToolError):
+            value = run_git(Path("/"), "config", "--file", "-", "--get", key, given=own).strip() if own else ""
         for place in (user_home / ".gitconfig", user_home / ".config" / "git" / "config"):
             with suppress(ToolError):
                 value = value or run_git(Path("/"), "config", "--file", str(place), "--get", key).strip()

@@ -67,7 +67,8 @@ class ShellArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         msgspec.Meta(
             description="Do not wait: gives a handle for command_status and command_stop, and up to 30 minutes. Other"
-            " commands cannot reach a server started here: each has a box of its own."
+            " commands cannot reach a server started here, since each has a box of its own: to try one, start it with &"
+            " and call it in the same command."
         ),
     ] = False
 

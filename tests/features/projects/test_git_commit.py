@@ -71,14 +71,16 @@ async def test_only_the_named_paths_are_committed_and_the_rest_stays_as_staged(h
     assert git(home.code, "status", "--porcelain") == "M  b.txt\n"
 
 
-async def test_the_owners_own_identity_is_used_and_never_the_repositorys(home):
+@pytest.mark.parametrize(("vouched", "name"), [(True, "Ada At Work"), (False, "Ada Owner")])
+async def test_the_owners_own_identity_is_used_and_the_repositorys_where_it_is_vouched_for(home, vouched, name):
     user = home.folder / "user"
     user.mkdir(exist_ok=True)
     (user / ".gitconfig").write_text("[user]\n\tname = Ada Owner\n\temail = ada@example.org\n")
-    git(home.code, "config", "user.name", "Somebody Else")
+    git(home.code, "config", "user.name", "Ada At Work")
+    home.app.db.write_now(lambda tx: tx.execute("UPDATE projects SET vouched = ?", (vouched,)))
     (home.code / "a.txt").write_text("x\n")
     assert (await commit(home, message="m")).result.success
-    assert git(home.code, "log", "-1", "--format=%an <%ae> %cn").strip() == "Ada Owner <ada@example.org> Ada Owner"
+    assert git(home.code, "log", "-1", "--format=%an <%ae> %cn").strip() == f"{name} <ada@example.org> {name}"
 
 
 @pytest.mark.parametrize("what", ["file", "branch", "identity"])

@@ -65,7 +65,8 @@ class CallStanding(msgspec.Struct, frozen=True, kw_only=True):
 
 _STANDING = """
 SELECT a.action_id, a.turn_id, a.call_id, a.status, a.decision_json,
-    (SELECT r.receipt_id FROM receipts r WHERE r.action_id = a.action_id ORDER BY r.seq DESC LIMIT 1)
+    (SELECT r.receipt_id FROM receipts r WHERE r.action_id = a.action_id ORDER BY r.seq DESC LIMIT 1),
+    CASE WHEN json_valid(a.result_json) THEN json_extract(a.result_json, '$.metadata.lendable') END
 FROM proposed_actions a
 """
 
@@ -93,11 +94,18 @@ def _standing(row: Sequence[str]) -> CallStanding | None:
         verdict=decision.verdict,
         code=decision.code,
         reasons=decision.reasons,
-        allows=decision.allows,
+        allows=decision.allows or _lending(row[6]),
         lane=decision.lane,
         risk=decision.risk,
         receipt_id=row[5],
     )
+
+
+def _lending(folder: object) -> tuple[SettingChange, ...]:
+    """What the owner could lend so that a command finds the program that it missed."""
+    from coilclaw.sandbox.missing_programs import KEY
+
+    return (SettingChange(key=KEY, op="add", value=folder),) if isinstance(folder, str) else ()
 
 
 def actions_proposed(message: MessageRow, standing: Sequence[CallStanding]) -> list[CallStanding | None]:
