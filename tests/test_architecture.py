@@ -232,12 +232,16 @@ def test_a_protocol_has_a_second_implementation_or_a_shipped_fake():
 SQL = re.compile(
     r"\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|WITH|PRAGMA|BEGIN|COMMIT|ROLLBACK|CREATE|DROP|ALTER|ATTACH)\b"
 )
+STATEMENT = re.compile(r"\s*(SELECT\s.+\sFROM|INSERT\s.*INTO|UPDATE \w+ SET|DELETE FROM|PRAGMA) \w", re.DOTALL)
+"""What is SQL wherever it stands, also in a constant that is handed on."""
 SQL_ELSEWHERE = {"cli.commands.estop"}
 """It writes without a home that is open: one transaction that must not wait for anything."""
 
 
 def is_sql(node: ast.AST) -> bool:
-    """Whether this is a call that hands a statement to the database."""
+    """Whether this is a statement, or a call that hands one to the database."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return STATEMENT.match(node.value) is not None
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
         return False
     if node.func.attr not in ("execute", "executemany", "executescript"):
@@ -260,6 +264,8 @@ def test_sql_is_written_in_store_ledger_and_the_stores_of_features():
 
 def test_only_store_knows_which_database_is_behind_a_transaction():
     def names_sqlite(node: ast.AST) -> bool:
+        if isinstance(node, ast.ImportFrom):
+            return node.module == "sqlite3" and any(alias.name == "Connection" for alias in node.names)
         return isinstance(node, ast.Attribute) and node.attr == "Connection" and ast.unparse(node.value) == "sqlite3"
 
     found = {name for name, tree in trees().items() if any(map(names_sqlite, ast.walk(tree)))}
@@ -304,7 +310,7 @@ def test_http_problems_are_made_by_the_server_and_by_routes():
         name
         for name, tree in trees().items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in made
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in made
     }
     assert {name.removeprefix("coilclaw.") for name in found if not may_make_problems(name)} == PROBLEMS_ELSEWHERE
 

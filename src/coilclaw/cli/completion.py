@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from coilclaw.config import Config
+    from coilclaw.store.completions import Kind
 
 Complete: TypeAlias = "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]"
 """What click asks while a word is being typed."""
@@ -21,8 +21,6 @@ Offer: TypeAlias = tuple[str, str]
 MOST = 20
 HELP = 80
 """So many characters of what is said beside an offer."""
-WAIT_SECONDS = 0.2
-"""A shell does not wait for a database that is busy."""
 SOP_BYTES = 64 * 1024
 
 
@@ -61,13 +59,10 @@ def _told(text: str) -> str:
     return line if len(line) <= HELP else f"{line[:HELP]}…"
 
 
-def _rows(config: "Config", query: str, typed: str, among: Sequence[str] = ()) -> "list[tuple[str, ...]]":
-    """Rows of a query that ends in `substr(id, 1, ?) = ?`, without creating a missing database."""
-    import sqlite3
+def _rows(config: "Config", kind: "Kind", typed: str, among: Sequence[str] = ()) -> "list[tuple[str, ...]]":
+    from coilclaw.store.completions import completions
 
-    address = f"{config.memory.path.as_uri()}?mode=ro"
-    with closing(sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS)) as db:
-        return db.execute(f"{query} LIMIT {MOST}", (*among, len(typed), typed)).fetchall()
+    return completions(config.memory.path, kind, typed, among, most=MOST)
 
 
 def _config_keys(config: "Config", typed: str) -> Iterable[Offer]:
@@ -89,13 +84,8 @@ def actions(*statuses: str) -> Complete:
     def find(config: "Config", typed: str) -> Iterable[Offer]:
         from coilclaw.tools.builtin import builtin_tools
 
-        among = f"status IN ({', '.join('?' * len(statuses))})" if statuses else "1"
-        query = (
-            f"SELECT action_id, status, tool, args_json FROM proposed_actions WHERE {among}"  # noqa: S608
-            " AND substr(action_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
-        )
         tools = builtin_tools()
-        for action_id, status, name, args in _rows(config, query, typed, statuses):
+        for action_id, status, name, args in _rows(config, "actions", typed, statuses):
             about = name
             if name in tools:
                 try:
@@ -113,13 +103,8 @@ def jobs(*states: str) -> Complete:
     def find(config: "Config", typed: str) -> Iterable[Offer]:
         from coilclaw.cli.phrases import JOBS
 
-        among = f"state IN ({', '.join('?' * len(states))})" if states else "1"
-        query = (
-            f"SELECT job_id, state, goal FROM jobs WHERE {among}"  # noqa: S608
-            " AND substr(job_id, 1, ?) = ? ORDER BY created_at DESC, job_id DESC"
-        )
         words: dict[str, str] = {**JOBS}
-        for job_id, state, goal in _rows(config, query, typed, states):
+        for job_id, state, goal in _rows(config, "jobs", typed, states):
             yield job_id, f"{words.get(state, state)}: {goal}"
 
     return _offering(find)
@@ -129,32 +114,18 @@ def pulls(*states: str) -> Complete:
     """Pull requests in these states, or all."""
 
     def find(config: "Config", typed: str) -> Iterable[Offer]:
-        among = f"state IN ({', '.join('?' * len(states))})" if states else "1"
-        query = (
-            f"SELECT CAST(number AS TEXT), state, title FROM pull_requests WHERE {among}"  # noqa: S608
-            " AND substr(CAST(number AS TEXT), 1, ?) = ? ORDER BY number DESC"
-        )
-        return [(row[0], f"{row[1].lower()}: {row[2]}") for row in _rows(config, query, typed, states)]
+        return [(row[0], f"{row[1].lower()}: {row[2]}") for row in _rows(config, "pulls", typed, states)]
 
     return _offering(find)
 
 
 def _schedules(config: "Config", typed: str) -> Iterable[Offer]:
-    query = (
-        "SELECT schedule_id, coalesce(json_extract(payload_json, '$.intent'), json_extract(payload_json, '$.sop'), '')"
-        " FROM schedules WHERE substr(schedule_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
-    )
-    return [(str(row[0]), str(row[1])) for row in _rows(config, query, typed)]
+    return [(str(row[0]), str(row[1])) for row in _rows(config, "schedules", typed)]
 
 
 def _runs_in(*states: str) -> Complete:
     def find(config: "Config", typed: str) -> Iterable[Offer]:
-        among = f"state IN ({', '.join('?' * len(states))})" if states else "1"
-        query = (
-            f"SELECT run_id, name, state FROM sop_runs WHERE {among}"  # noqa: S608
-            " AND substr(run_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
-        )
-        return [(row[0], f"{row[1]}: {row[2].lower()}") for row in _rows(config, query, typed, states)]
+        return [(row[0], f"{row[1]}: {row[2].lower()}") for row in _rows(config, "sop_runs", typed, states)]
 
     return _offering(find)
 
@@ -166,24 +137,15 @@ def sop_runs(ctx: "click.Context", param: "click.Parameter", typed: str) -> "lis
 
 
 def _receipts(config: "Config", typed: str) -> Iterable[Offer]:
-    query = (
-        "SELECT receipt_id, json_extract(line, '$.tool'), json_extract(line, '$.status')"
-        " FROM receipts WHERE substr(receipt_id, 1, ?) = ? ORDER BY seq DESC"
-    )
-    return [(row[0], f"{row[1]}: {row[2]}") for row in _rows(config, query, typed)]
+    return [(row[0], f"{row[1]}: {row[2]}") for row in _rows(config, "receipts", typed)]
 
 
 def _conversations(config: "Config", typed: str) -> Iterable[Offer]:
-    query = "SELECT thread_id, title FROM threads WHERE substr(thread_id, 1, ?) = ? ORDER BY updated_at DESC"
-    return [(row[0], row[1]) for row in _rows(config, query, typed)]
+    return [(row[0], row[1]) for row in _rows(config, "conversations", typed)]
 
 
 def _devices(config: "Config", typed: str) -> Iterable[Offer]:
-    query = (
-        "SELECT device_id, coalesce(name, '') FROM devices WHERE revoked_at IS NULL AND substr(device_id, 1, ?) = ?"
-        " ORDER BY created_at DESC, rowid DESC"
-    )
-    return [(row[0], row[1]) for row in _rows(config, query, typed)]
+    return [(row[0], row[1]) for row in _rows(config, "devices", typed)]
 
 
 def _tools(_config: "Config", typed: str) -> Iterable[Offer]:

@@ -252,7 +252,7 @@ def held() -> End:
 
 
 def cut_before() -> End:
-    """Whoever asked went before the effect began; nothing happened."""
+    """The caller went away before the effect began; nothing happened."""
     return _bad("failed", "CANCELLED", "It was cancelled before it started. It had no effect.")
 
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 from coilclaw.cli.output import print_wrapped, tell
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
     from coilclaw.features.devices.code_exchange import Issued, Pairing
     from coilclaw.features.devices.store import Mode
     from coilclaw.runtime import Runtime
+    from coilclaw.store.tx import Tx
 
 
 def pairing_of(app: "Runtime") -> "Pairing":
@@ -29,7 +28,7 @@ def issue_code(app: "Runtime", mode: "Mode") -> "tuple[Issued, bool]":
 
     pairing = pairing_of(app)
 
-    def issue(tx: "Connection") -> "tuple[Issued, bool]":
+    def issue(tx: "Tx") -> "tuple[Issued, bool]":
         voided = pairing.any_good(tx)
         return pairing.issue(tx, mode=mode, by=TERMINAL, vouched=False), voided
 

@@ -174,7 +174,7 @@ def _names(place: int) -> list[str]:
     for name in names:
         shown = one_line(name)[:100]
         if not _NAME.fullmatch(name):
-            raise _NotWheels(f"{shown} is no name of a wheel")
+            raise _NotWheels(f"{shown} is not a valid name of a wheel")
         facts = os.stat(name, dir_fd=place, follow_symlinks=False)
         if stat.S_ISLNK(facts.st_mode):
             raise _NotWheels(f"{shown} is a link")

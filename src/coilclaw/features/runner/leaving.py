@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from coilclaw.features.runner.boxed_git import LEAVING, object_format, run_script, script_spec
 from coilclaw.features.runner.session_tools import PUSH, session_taint
 from coilclaw.features.runner.tools import SessionId
 from coilclaw.packets.action import INTERNAL, Label, ToolCall, untrusted
@@ -20,7 +19,6 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import PullRequest
 from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
 from coilclaw.packets.text import one_line, visible
-from coilclaw.sandbox.repo_cache import RepoCache
 from coilclaw.tools.declare import tool
 
 if TYPE_CHECKING:
@@ -159,6 +157,8 @@ async def read_leaving(app: "Runtime", sessions: "Sessions", session: "Session")
 async def _read(
     app: "Runtime", sessions: "Sessions", checkout: "Checkout", head: str, what: Literal["log", "names"]
 ) -> bytes:
+    from coilclaw.features.runner.boxed_git import LEAVING, object_format, run_script, script_spec
+
     spec = script_spec(
         LEAVING, object_format(head), checkout.base, head, what, str(MOST_BYTES + 1),
         workspace=Path(checkout.path), mounts=sessions.checkouts.box_mounts(checkout), writable=False, seconds=120.0,
@@ -267,6 +267,8 @@ def _named(paths: tuple[str, ...]) -> str:
 
 def _target(session: "Session") -> str:
     """The branch that its work is for: the one it began from, or the repository's own."""
+    from coilclaw.sandbox.repo_cache import RepoCache
+
     wanted, checkout = session.spec.checkout, session.checkout
     if wanted.type == "branch" and wanted.ref:
         return wanted.ref

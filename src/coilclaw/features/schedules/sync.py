@@ -59,7 +59,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where the registry lies; handed in, because this room opens no files."""
 
     read: Callable[[], bytes | None]
-    """Its bytes; None when there is no plain file of that name."""
+    """Its bytes; None when there is no regular file of that name."""
     stamp: Callable[[], tuple[int, ...] | None]
     """Something that changes when the file does; None when it does not exist."""
     labels: Callable[[], tuple[Label, ...]]

@@ -67,7 +67,7 @@ Consult: TypeAlias = Callable[[RunRow, Sop, JobLimits | None], Awaitable[str]]
 
 
 class SopRunner:
-    """Begins runs and takes them along. Whoever works on a run holds it by a lock; nobody else touches it."""
+    """Starts runs and drives them forward. Only the process that holds a run's lock works on it."""
 
     def __init__(
         self,

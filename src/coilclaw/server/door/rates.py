@@ -24,6 +24,8 @@ class RouteRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _fits(pattern: str, path: str) -> bool:
+    if "*" not in pattern:
+        return pattern == path
     wanted, found = pattern.split("/"), path.split("/")
     return len(wanted) == len(found) and all(want in ("*", part) for want, part in zip(wanted, found, strict=True))
 
