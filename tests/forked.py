@@ -1,4 +1,5 @@
 """The executable, forked from a process that has imported it already: a fifth of the time that a fresh start takes.
+So is a script that imports its modules (`[*SCRIPT, TEXT, …]`).
 
 What is about starting up, or sets a variable that an interpreter reads then, starts `COILCLAW` itself; with
 `TESTS_FORK=no` everything does. The streams, the session and the exit are those of a fresh process; so is the zombie
@@ -28,14 +29,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 COILCLAW = str(Path(sys.executable).with_name("coilclaw"))
+SCRIPT = (sys.executable, "-c")
 READ_AT_START = ("PYTHON", "LC_", "LANG", "MALLOC", "LD_", "COILCLAW_DEBUG")
 PROGRAMS = ("fake_", "__main__", "launcher", "nursery", "box_listener", "search_program", "watcher", "migrations")
 """Modules that are programs of their own, or for tests."""
 LATER = (
     "concurrent.futures.thread", "cryptography.hazmat.primitives.asymmetric.ed25519", "prompt_toolkit",
-    "selectolax.lexbor", "tomlkit", "tree_sitter_bash", "webauthn", "zoneinfo",
+    "selectolax.lexbor", "tomlkit", "tree_sitter_bash", "webauthn", "zoneinfo", "tests.home",
 )  # fmt: skip
-"""What commands import when they come to it, and most do."""
+"""What commands import when they come to it, and most do; and the tests' own scripts."""
 
 
 def usual(env: Mapping[str, str]) -> bool:
@@ -47,7 +49,11 @@ def usual(env: Mapping[str, str]) -> bool:
 def start(command: Sequence[str | bytes], **options: Any) -> "subprocess.Popen[Any]":
     """Start a command as `subprocess.Popen` does; `env` has to be given, `terminal` makes stdin its own terminal."""
     terminal = options.pop("terminal", False)
-    if command[0] == COILCLAW and usual(options["env"]) and "preexec_fn" not in options:
+    if (
+        (command[0] == COILCLAW or tuple(command[:2]) == SCRIPT)
+        and usual(options["env"])
+        and "preexec_fn" not in options
+    ):
         return Forked(command, terminal=terminal, **options)
     if terminal:
         options["preexec_fn"] = take_terminal
@@ -66,6 +72,13 @@ def run(
             process.kill()
             raise
         return subprocess.CompletedProcess(command, process.wait(), out, err)
+
+
+def script(text: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a script of the tests' own from the root of the project, to its end or until it kills itself."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(READ_AT_START)}
+    root = Path(__file__).parents[1]
+    return run([*SCRIPT, text, *words], env={**env, "LANG": "C.UTF-8"}, cwd=root, text=True, timeout=280)
 
 
 def take_terminal() -> None:
@@ -215,7 +228,7 @@ def leave() -> NoReturn:
     from coilclaw.cli import main
 
     try:
-        code = main()
+        code = run_script() if tuple(sys.argv[:2]) == SCRIPT else main()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
     except BaseException:
@@ -229,6 +242,15 @@ def leave() -> NoReturn:
     except OSError:
         code = 120
     os._exit(code)
+
+
+def run_script() -> int:
+    """The script that was ordered, as the main module."""
+    text = sys.argv[2]
+    sys.argv[:] = ["-c", *sys.argv[3:]]
+    sys.path[0] = ""
+    exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
+    return 0
 
 
 def _stream(name: str, mode: str) -> io.TextIOWrapper:

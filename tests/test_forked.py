@@ -36,6 +36,19 @@ def test_it_says_and_ends_as_a_fresh_one_does(place, words, monkeypatch):
     assert (ours.returncode, ours.stdout, ours.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
 
 
+@pytest.mark.parametrize(
+    "text", ["import sys; print(sys.argv, __name__); sys.exit(3)", "raise ValueError('x')", "print('é')"]
+)
+def test_a_script_says_and_ends_as_a_fresh_one_does(place, text, monkeypatch):
+    def ran() -> tuple[int, bytes, list[bytes]]:
+        done = forked.run([*forked.SCRIPT, text, "one", "two"], timeout=120, **place)
+        return done.returncode, done.stdout, done.stderr.splitlines()[-1:]
+
+    ours = ran()
+    monkeypatch.setenv("TESTS_FORK", "no")
+    assert ours == ran()
+
+
 def test_what_is_given_is_read_and_what_is_written_has_the_same_bytes(place):
     given = "a\r\nkey sk-proj-aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gH3jK5 é\n".encode() + b"\xff"
     done = forked.run([COILCLAW, "redact"], data=given, timeout=120, **place)

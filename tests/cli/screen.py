@@ -1,13 +1,13 @@
 """A terminal as a person sees it: rows that scroll away, and which were in sight when something was asked."""
 
 import json
-import sys
 from pathlib import Path
 
 from wcwidth import wcwidth
 
 from coilclaw.cli.screen_pages import CONTINUED
 from tests.acceptance.conftest import Ran, Sitting
+from tests.forked import SCRIPT
 
 DRIVER = """
 import asyncio, sys, msgspec
@@ -47,7 +47,7 @@ class Watched:
         path = folder / "card.json"
         path.write_text(json.dumps({**CARD, **fields}))
         environ = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **(environ or {})}
-        self.sitting = Sitting([sys.executable, "-c", DRIVER, str(path)], environ, folder, size=size)
+        self.sitting = Sitting([*SCRIPT, DRIVER, str(path)], environ, folder, size=size)
         self.size = size
         self.in_sight: set[int] = set()
         """Rows that were on the screen when something was asked."""

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,10 +14,9 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.fake_box import FakeBox, finished
 from coilclaw.store.actions import load_action, result_of
 from coilclaw.store.threads import ensure_thread, turn_messages
+from tests import forked
 from tests.held_box import HeldBox
 from tests.home import Sample
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def chat(thread="conv_1", turn="turn_1"):
@@ -482,8 +479,7 @@ asyncio.run(run())
     ],
 )
 async def test_process_that_is_killed_leaves_what_the_next_one_ends(tmp_path, point, status):
-    words = [sys.executable, "-c", DIES, str(tmp_path), point]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = forked.script(DIES, str(tmp_path), point)
     assert done.returncode == -signal.SIGKILL, done.stderr
     home = Sample(tmp_path, security__autonomy="full")
     try:

@@ -2,17 +2,13 @@
 
 import asyncio
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from coilclaw.packets.card import Answer
 from coilclaw.store.actions import load_action
+from tests import forked
 from tests.home import Sample
-
-ROOT = Path(__file__).resolve().parents[2]
 
 DIES = """
 import asyncio, os, signal, sys
@@ -36,8 +32,7 @@ asyncio.run(home.call(tool, **calls[tool]))
 
 def killed(folder, point, tool="shell", autonomy="full"):
     """A process that dies there, with nobody to take leave of."""
-    words = [sys.executable, "-c", DIES, str(folder), point, tool, autonomy]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = forked.script(DIES, str(folder), point, tool, autonomy)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 

@@ -1,13 +1,10 @@
 """kill -9 on the way of a session's commits into the owner's repository: nothing is lost, nothing is merged twice."""
 
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.features.forge.session_pull_world import SessionPullWorld
 from tests.features.runner.repo_world import git
 from tests.home import Sample
@@ -64,12 +61,8 @@ async def go_on(world):
 @pytest.mark.parametrize("point", POINTS)
 async def test_merge_is_completed_once_after_a_kill(tmp_path, point):
     Sample(tmp_path).close()
-    root = Path(__file__).parents[3]
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path), point], cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
-        check=False, timeout=280,
-    )  # fmt: skip
-    assert done.returncode == (0 if point == "never" else -signal.SIGKILL)
+    done = forked.script(CHILD, str(tmp_path), point)
+    assert done.returncode == (0 if point == "never" else -signal.SIGKILL), done.stderr
     sample = Sample(tmp_path)
     world = SessionPullWorld.again(sample)
     if point not in ("pr_merged", "never"):

@@ -4,9 +4,6 @@ import asyncio
 import json
 import signal
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +14,9 @@ from coilclaw.packets.errors import ProofNeeded, UsageError
 from coilclaw.packets.settings import SettingChange
 from coilclaw.runtime.settings import NothingChanges, notes, proposal
 from coilclaw.store.actions import load_action
+from tests import forked
 from tests.home import Owner, Sample
 
-ROOT = Path(__file__).resolve().parents[3]
 SECRET = "sk-proj-" + "a1B2c3D4e5F6g7H8" * 3
 
 
@@ -132,8 +129,7 @@ asyncio.run(home.approve(sys.argv[2]))
 async def test_killed_around_the_write_it_is_done_once_and_said_so(tmp_path, point):
     home = Sample(tmp_path)
     waiting = await propose(home, change("security.autonomy", "full"))
-    words = [sys.executable, "-c", DIES, str(tmp_path), waiting.action.action_id, point]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = forked.script(DIES, str(tmp_path), waiting.action.action_id, point)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert ('autonomy = "full"' in text_of(home)) == (point == "config_written")
     conveyor = home.conveyor()
