@@ -1,7 +1,9 @@
 """What a machine may lack. Tests that need it are left out and one plain line at the end says so; CI insists."""
 
 import os
+import socket
 from collections import Counter
+from collections.abc import Iterable
 from typing import NoReturn
 
 import pytest
@@ -14,6 +16,14 @@ def lacks(what: str, remedy: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(f"CI must have {what}. {remedy}", pytrace=False)
     pytest.skip(f"{MARK}{what}. {remedy}")
+
+
+def without_model_servers(ports: Iterable[int]) -> None:
+    """Leave this test out where a model server of the owner's would be found and taken."""
+    for port in ports:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                lacks(f"a free port {port}", "Stop what answers there, such as a model server, and run this again.")
 
 
 def left_out(reasons: list[str]) -> list[str]:

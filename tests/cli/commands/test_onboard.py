@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 import coilclaw.cli.commands.onboard as onboarding
-from coilclaw.cli.commands.onboard import AUTONOMY, Choice, find_providers
+from coilclaw.cli.commands.onboard import AUTONOMY, LOCAL_PORTS, Choice, find_providers
 from coilclaw.config import Config
 from coilclaw.config.models import OpenAIModel, Providers
 from coilclaw.packets.settings import SettingChange
 from coilclaw.sandbox.fake_anthropic import FakeAnthropic
 from coilclaw.sandbox.fake_openai import FakeOpenAI
 from coilclaw.sandbox.fake_responses import FakeResponses
+from tests.missing import without_model_servers
 
 COILCLAW = Path(sys.executable).with_name("coilclaw")
 
@@ -97,6 +98,7 @@ def test_a_provider_that_does_not_answer_leaves_the_configuration_and_exit_1(tmp
 
 
 def test_a_key_in_the_environment_is_found_and_only_named(tmp_path):
+    without_model_servers(LOCAL_PORTS)
     home = tmp_path / "home"
     done = onboard(home, "--no-test", OPENAI_API_KEY="sk-planted-0123456789abcdef")
     assert done.returncode == 0, done.stderr
@@ -114,6 +116,7 @@ def test_a_key_in_the_environment_is_found_and_only_named(tmp_path):
     ],
 )
 def test_each_key_leads_to_the_api_its_provider_speaks_best(tmp_path, key, name, kind):
+    without_model_servers(LOCAL_PORTS)
     home = tmp_path / "home"
     done = onboard(home, "--no-test", **{key: "planted-0123456789abcdef"})
     assert done.returncode == 0, done.stderr
@@ -210,6 +213,7 @@ def test_one_question_offers_a_light_model_where_one_is_known(capsys):
 
 
 def test_a_key_that_is_stored_is_found_like_one_in_the_environment(tmp_path):
+    without_model_servers(LOCAL_PORTS)
     home = tmp_path / "home"
     onboard(home, "--provider", "nobody-knows")  # makes the home
     env = {**os.environ, "COILCLAW_HOME": str(home)}

@@ -128,9 +128,9 @@ REFUSED = {
     "oversize": "more than 2 GB",
     "empty": "there is no wheel in it",
     "file": "Not a directory",
-    "pip-1.tar.gz": "no name of a wheel",
-    ".hidden.whl": "no name of a wheel",
-    "a\x1b[2J\n-1.whl": "no name of a wheel",
+    "pip-1.tar.gz": "not a valid name of a wheel",
+    ".hidden.whl": "not a valid name of a wheel",
+    "a\x1b[2J\n-1.whl": "not a valid name of a wheel",
 }
 
 
