@@ -164,12 +164,15 @@ def pull_request(session_id: str, title: str) -> int:
     from coilclaw.cli.commands.tool import exit_code, run_tool
     from coilclaw.cli.phrases import result_words, waits_for
     from coilclaw.features.runner.leaving import push_call
+    from coilclaw.features.runner.questions import tell_push
 
     with opened() as app:
 
         async def carried() -> "Outcome":
             call = await push_call(app, _sessions(app), _whole_id(app, session_id), title)
-            return await run_tool(app, call, yes=False, source="gateway")
+            return await run_tool(
+                app, call, yes=False, source="gateway", also=lambda tx, made: tell_push(tx, app, made)
+            )
 
         outcome = asyncio.run(carried())
         if outcome.pending:
