@@ -89,6 +89,7 @@ async def test_commits_become_a_pull_request_once_approved(sessions_of_a_home, t
         shown = describe(site.background._conveyor.intake.card(action))
         assert "medium, leaves its session" in shown
         assert "outside this machine" not in shown
+        assert "args:" not in shown, "the rest of it are hashes"
         outcome = await approved(world, site, action)
         assert outcome.result.success, outcome.result
         [pull] = pulls_before(world.app.db.reader, ("OPEN",), None, 9)
