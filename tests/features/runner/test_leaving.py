@@ -8,7 +8,7 @@ import pytest
 from coilclaw.cli.card_text import describe
 from coilclaw.cli.commands.tool import run_tool
 from coilclaw.features.forge.store import keep_session_pull, load_pull, pulls_before
-from coilclaw.features.runner.leaving import PushArgs, is_manifest, is_workflow, push_call
+from coilclaw.features.runner.leaving import Leaving, PushArgs, is_manifest, is_workflow, push_call
 from coilclaw.features.runner.questions import tell_push
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import ToolError
@@ -75,6 +75,35 @@ async def approved(world, site, action):
     conveyor = site.background._conveyor
     yes = await world.app.approvals(conveyor).approve(action, by="terminal", digest=action.digest)
     return await conveyor.execute(yes)
+
+
+@pytest.mark.parametrize(
+    ("message", "subject"),
+    [
+        ("Mend the sum\n\nIt was wrong.", "Mend the sum"),
+        ("  Mend \t the\x1b[2J sum  ", "Mend the⟨U+001B⟩[2J sum"),
+        ("word " * 30, f"{'word ' * 14}w…"),
+        ("", ""),
+        ("\ndiff --git a/x b/x", ""),
+    ],
+)
+def test_newest_commit_is_read_for_its_subject(message, subject):
+    head = "a" * 40
+    log = f"commit {head}\nA <a@example>\nC <c@example>\n{message}\n\ndiff --git a/x b/x\n".encode()
+    assert Leaving(head=head, log=log, paths=()).subject == subject
+    assert len(Leaving(head=head, log=log, paths=()).subject) <= 72
+    assert Leaving(head="b" * 40, log=log, paths=()).subject == ""
+
+
+@pytest.mark.slow
+async def test_pull_request_without_a_title_is_called_by_its_newest_commit(sessions_of_a_home):
+    world = with_fake(sessions_of_a_home())
+    async with world.serving() as site:
+        session_id = await committed(
+            world, site, ("made.txt", "text"), last=("run git commit -q --allow-empty -m two",)
+        )
+        call = await push_call(world.app, world.sessions, session_id, "")
+        assert msgspec.json.decode(call.args_bytes)["title"] == "two"
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ def _start(app: "Runtime", wanted: "StartSession") -> "tuple[int, Session | None
 
 @session.command("pr", short_help="Take the commits of a session out, as a pull request.")
 @click.argument("session_id")
-@click.option("--title", default="", help="The title; by default that of its task.")
+@click.option("--title", default="", help="The title; by default that of its task, or its newest commit's.")
 def pull_request(session_id: str, title: str) -> int:
     """Take the commits of a session out, as a pull request. This asks you.
 
