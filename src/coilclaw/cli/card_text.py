@@ -1,5 +1,7 @@
 """A card as text: one sentence, what would be done once, why it asks. Nothing is left out or said twice."""
 
+from typing import cast
+
 import msgspec
 
 from coilclaw.packets.canonical import canonical_bytes, parse_object
@@ -101,7 +103,8 @@ def _is_shown(card: Card, name: str, value: object) -> bool:
     if (said := _SAID.get((card.tool_name, name))) is not None:
         return said.format(value) in f"{card.human_summary}\n{card.preview_or_diff}"
     if card.tool_name == "session_push" and isinstance(value, list):
-        return len(value) <= _NAMED and all(str(each) in card.preview_or_diff for each in value)
+        named = cast("list[object]", value)
+        return len(named) <= _NAMED and all(str(each) in card.preview_or_diff for each in named)
     if not isinstance(value, str) or not value:
         return False
     if name == "command":

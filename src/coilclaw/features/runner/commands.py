@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, get_args
 
 import click
@@ -170,9 +171,7 @@ def pull_request(session_id: str, title: str) -> int:
 
         async def carried() -> "Outcome":
             call = await push_call(app, _sessions(app), _whole_id(app, session_id), title)
-            return await run_tool(
-                app, call, yes=False, source="gateway", also=lambda tx, made: tell_push(tx, app, made)
-            )
+            return await run_tool(app, call, yes=False, source="gateway", also=partial(tell_push, app))
 
         outcome = asyncio.run(carried())
         if outcome.pending:
