@@ -36,6 +36,33 @@ HOSTILE = {
 }
 
 
+LEAVES = {
+    "tool_name": "session_push",
+    "human_summary": "Open a pull request with the commits of sess_1: Mend it",
+    "preview_or_diff": f"2 files differ on work, up to commit {'a' * 12}.\ndeps_add: it changes uv.lock.",
+    "args": {"session_id": "sess_1", "head": "a" * 40, "diff": "b" * 64, "title": "Mend it", "files": 2,
+             "manifests": ["uv.lock"], "workflows": []},
+}  # fmt: skip
+MERGES = {
+    "tool_name": "pr_merge",
+    "human_summary": "Merge #7: Mend it",
+    "preview_or_diff": "Mend it\n1 file, risk R2, branch work\nAll 3 checks pass.\n\n-a\n+b",
+    "args": {"number": 7, "title": "Mend it", "risk": "R2", "head": "a" * 40, "diff": "b" * 64, "checks": "c" * 64},
+}
+
+
+@pytest.mark.parametrize("fields", [LEAVES, MERGES])
+def test_hashes_of_what_a_card_says_are_left_out_and_what_it_does_not_say_is_not(fields):
+    args = fields["args"]
+    assert "args:" not in describe(card(**{**fields, "args": json.dumps(args)}))
+    silent = {**fields, "args": json.dumps(args), "preview_or_diff": "Nothing would be merged."}
+    assert "b" * 64 in describe(card(**silent))
+    for name, other in (("title", "Another"), ("files", 3), ("number", 8), ("risk", "R3"), ("manifests", ["x.lock"])):
+        if name in args:
+            shown = describe(card(**{**fields, "args": json.dumps({**args, name: other})}))
+            assert json.dumps({name: other}, separators=(",", ":")) in shown
+
+
 @pytest.fixture
 def watch(tmp_path):
     """Put a card to somebody at a terminal of some size."""

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from coilclaw.packets.box import BoxLimits, BoxSpec
-from coilclaw.packets.errors import BoxUnavailable, ToolError, UsageError
+from coilclaw.packets.errors import BoxTooSlow, BoxUnavailable, ToolError, UsageError
+from coilclaw.sandbox import supervise
 from coilclaw.sandbox.box import open_box, probe_tiers
 from coilclaw.sandbox.landlock import version
 from tests.missing import lacks
@@ -125,6 +126,18 @@ child.kill()
     box = open_box(hide=(), prefer="A", bwrap=str(fake))
     with pytest.raises(BoxUnavailable):
         await asyncio.wait_for(box.run(spec(workspace, "true")), 30)
+
+
+async def test_a_box_that_is_too_slow_to_start_is_called_slow_and_tried_again_at_the_next_use(workspace, monkeypatch):
+    monkeypatch.setattr(supervise, "_SETUP_SECONDS", 1)
+    box = open_box(hide=(), prefer="A", bwrap=fake_bwrap(workspace, "sleep 60"))
+    for _ in range(2):
+        with pytest.raises(BoxTooSlow) as refused:
+            await box.run(spec(workspace, "touch ran"))
+        assert "did not start within 1 seconds" in refused.value.message
+        assert "may be busy" in refused.value.message
+        assert "Try again" in refused.value.remedy
+    assert not (workspace / "ran").exists()
 
 
 async def test_a_bubblewrap_that_hangs_can_be_cancelled(workspace):

@@ -1,5 +1,7 @@
 """A card as text: one sentence, what would be done once, why it asks. Nothing is left out or said twice."""
 
+from typing import cast
+
 import msgspec
 
 from coilclaw.packets.canonical import canonical_bytes, parse_object
@@ -98,11 +100,16 @@ def _is_shown(card: Card, name: str, value: object) -> bool:
     """Whether all of an argument stands on the card as it is. In doubt it does not."""
     if card.preview_or_diff.startswith("--- ") and (card.tool_name, name) in _IN_DIFFERENCE:
         return True  # the difference is made of the stored bytes, and the approval binds what it was compared with
+    if (said := _SAID.get((card.tool_name, name))) is not None:
+        return said.format(value) in f"{card.human_summary}\n{card.preview_or_diff}"
+    if card.tool_name == "session_push" and isinstance(value, list):
+        named = cast("list[object]", value)
+        return len(named) <= _NAMED and all(str(each) in card.preview_or_diff for each in named)
     if not isinstance(value, str) or not value:
         return False
     if name == "command":
         return card.preview_or_diff.startswith(f"{value}\n\n(Runs ")
-    return card.human_summary.endswith(f" {value}.") or f" {value} " in card.human_summary
+    return card.human_summary.endswith((f" {value}.", f": {value}")) or f" {value} " in card.human_summary
 
 
 _IN_DIFFERENCE = {
@@ -110,6 +117,15 @@ _IN_DIFFERENCE = {
     # what the file was and becomes, as hashes: the difference is made only if both hold
     ("settings_change", "changes"), ("settings_change", "before"), ("settings_change", "after"),
 }  # fmt: skip
+_SAID = {
+    ("session_push", "session_id"): " of {}: ", ("session_push", "files"): "\n{} file",
+    ("session_push", "head"): ", up to commit {!s:.12}.", ("session_push", "diff"): ", up to commit ",
+    ("pr_merge", "number"): "Merge #{}: ", ("pr_merge", "risk"): ", risk {}, branch ",
+    ("pr_merge", "head"): ", branch ", ("pr_merge", "diff"): ", branch ", ("pr_merge", "checks"): ", branch ",
+}  # fmt: skip
+"""How a card says an argument otherwise. Hashes of what it says are bound by its digest."""
+_NAMED = 20
+"""So many files of a kind are named by the card of commits that leave a session."""
 
 
 def coloured(rows: list[str]) -> list[str]:

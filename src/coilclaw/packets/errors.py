@@ -16,6 +16,7 @@ CoilclawError
 ├── OAuthError           1  an account could not be connected or used; `code` names the reason
 │   └── ReconnectNeeded  4  the account's permission is gone: only the owner can connect it again
 ├── BoxUnavailable       1  no box passes its probes here, so nothing runs
+│   └── BoxTooSlow       1  a box did not start in time; nothing ran in it, so it may be tried again
 ├── BudgetSpent          3  the day's tokens are used up
 ├── Conflict             3  an idempotency key was reused with other arguments
 ├── ProofNeeded          4  this needs the owner's proof: a passkey, or the terminal before there is one
@@ -159,6 +160,16 @@ class ReconnectNeeded(OAuthError):
 
 class BoxUnavailable(CoilclawError):
     """No box passes its probes here, so nothing runs."""
+
+
+class BoxTooSlow(BoxUnavailable):
+    """A box did not start in time, on a busy machine most likely. Nothing ran in it, so it may be tried again."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(
+            f"The box did not start within {seconds} seconds, so nothing is run; this machine may be busy.",
+            remedy="Try again in a moment. If it goes on, run `coilclaw doctor`.",
+        )
 
 
 class BudgetSpent(CoilclawError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import msgspec
 
 from coilclaw.packets.box import BoxResult, BoxSpec, OnOutput, Probe, Tier
-from coilclaw.packets.errors import BoxUnavailable, CoilclawError, UsageError
+from coilclaw.packets.errors import BoxTooSlow, BoxUnavailable, CoilclawError, UsageError
 from coilclaw.packets.ports import Box, Serve, Transport
 from coilclaw.sandbox import podman
 from coilclaw.sandbox.abandoned import end_abandoned
@@ -110,6 +110,7 @@ class ChosenBox:
         if self._box is not None:
             return self._box
         failures: list[str] = []
+        slow: BoxTooSlow | None = None
         remedy = ""
         for candidate in self._candidates:
             try:
@@ -118,9 +119,13 @@ class ChosenBox:
                 if not faults:
                     self._box = box
                     return box
+            except BoxTooSlow as error:
+                faults, slow = [error.message], error
             except BoxUnavailable as error:
                 faults, remedy = [error.message], remedy or error.remedy
             failures.append(f"{candidate.name}: {'; '.join(faults)}")
+        if slow is not None:
+            raise slow  # what works is not known yet, so the next use asks again
         tried = " | ".join(failures)
         raise BoxUnavailable(f"No box works here ({tried}), so nothing is run.", remedy=remedy or _INSTALL)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.packets.box import BoxEnd, BoxLimits, BoxResult
-from coilclaw.packets.errors import BoxUnavailable, ToolError
+from coilclaw.packets.errors import BoxTooSlow, BoxUnavailable, ToolError
 from coilclaw.sandbox.capture import Capture
 from coilclaw.sandbox.leftover_processes import LeftoverProcesses, is_over
 from coilclaw.sandbox.limits import Group, bound_process
@@ -71,7 +71,7 @@ class Supervision:
         self._launch = launch
         self._check = check
         self._tell = released
-        self._refused: ToolError | None = None
+        self._refused: ToolError | BoxTooSlow | None = None
         self._door = door
         self._opening: asyncio.Task[None] | None = None
         self._way_stands = door is None
@@ -298,7 +298,9 @@ class Supervision:
 
     def _never_came_up(self) -> None:
         if not self._released:
-            self._fail(f"it did not come up in {self._setup_seconds} seconds")
+            if not self._error:  # otherwise that says more
+                self._refused = self._refused or BoxTooSlow(self._setup_seconds)
+            self._kill()
 
     def _out_of_time(self) -> None:
         self._stop("timeout", f"It was stopped after {self._limits.wall_seconds:g} seconds.")

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from coilclaw.features.patrols.commands import take_here
 from coilclaw.features.patrols.store import OPEN_QUEST, needed_quest, quests_before
 from coilclaw.features.runner.adapters.placing import prompt_of
 from coilclaw.features.runner.sessions import sessions_of
@@ -47,6 +48,13 @@ async def test_an_alert_is_offered_once_with_what_it_takes(patrol_world):
     await world.quests().drop(quest.quest_id, reason="not now")
     await world.quests().upkeep()
     assert [each.state for each in quests(world)] == ["dropped"], "what was dropped is not offered again"
+
+
+async def test_a_quest_taken_at_the_terminal_never_waits_for_an_answer_that_was_given(patrol_world):
+    world = patrol_world()
+    quest = await take_here(world.app, (await offered(world)).quest_id, "shell")
+    assert (quest.state, world.events("approval_needed")) == ("taken", [])
+    assert load_session(world.app.db.reader, quest.session_id).state == "RUNNING"
 
 
 async def test_a_quest_is_done_when_its_patrol_passes_on_the_branch(patrol_world):

@@ -1,17 +1,22 @@
 """Commits leave a session only by the runner, which reads every one of them."""
 
+from functools import partial
+
 import msgspec
 import pytest
 
 from coilclaw.cli.card_text import describe
+from coilclaw.cli.commands.tool import run_tool
 from coilclaw.features.forge.store import keep_session_pull, load_pull, pulls_before
-from coilclaw.features.runner.leaving import PushArgs, is_manifest, is_workflow, push_call
+from coilclaw.features.runner.leaving import Leaving, PushArgs, is_manifest, is_workflow, push_call
+from coilclaw.features.runner.questions import tell_push
+from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import PullRequest
 from coilclaw.runtime.owner_calls import OwnerCalls
 from coilclaw.store.actions import load_action
 from tests.features.runner.repo_world import git
-from tests.features.runner.session_world import SessionWorld
+from tests.features.runner.session_world import SessionWorld, until
 from tests.features.runner.test_desk import row_of
 from tests.features.runner.test_hooks import begin, said, with_fake
 from tests.features.runner.test_tokens import bearer
@@ -72,6 +77,35 @@ async def approved(world, site, action):
     return await conveyor.execute(yes)
 
 
+@pytest.mark.parametrize(
+    ("message", "subject"),
+    [
+        ("Mend the sum\n\nIt was wrong.", "Mend the sum"),
+        ("  Mend \t the\x1b[2J sum  ", "Mend the⟨U+001B⟩[2J sum"),
+        ("word " * 30, f"{'word ' * 14}w…"),
+        ("", ""),
+        ("\ndiff --git a/x b/x", ""),
+    ],
+)
+def test_newest_commit_is_read_for_its_subject(message, subject):
+    head = "a" * 40
+    log = f"commit {head}\nA <a@example>\nC <c@example>\n{message}\n\ndiff --git a/x b/x\n".encode()
+    assert Leaving(head=head, log=log, paths=()).subject == subject
+    assert len(Leaving(head=head, log=log, paths=()).subject) <= 72
+    assert Leaving(head="b" * 40, log=log, paths=()).subject == ""
+
+
+@pytest.mark.slow
+async def test_pull_request_without_a_title_is_called_by_its_newest_commit(sessions_of_a_home):
+    world = with_fake(sessions_of_a_home())
+    async with world.serving() as site:
+        session_id = await committed(
+            world, site, ("made.txt", "text"), last=("run git commit -q --allow-empty -m two",)
+        )
+        call = await push_call(world.app, world.sessions, session_id, "")
+        assert msgspec.json.decode(call.args_bytes)["title"] == "two"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("tier", ["A", "B"])
 async def test_commits_become_a_pull_request_once_approved(sessions_of_a_home, tier):
@@ -84,6 +118,7 @@ async def test_commits_become_a_pull_request_once_approved(sessions_of_a_home, t
         shown = describe(site.background._conveyor.intake.card(action))
         assert "medium, leaves its session" in shown
         assert "outside this machine" not in shown
+        assert "args:" not in shown, "the rest of it are hashes"
         outcome = await approved(world, site, action)
         assert outcome.result.success, outcome.result
         [pull] = pulls_before(world.app.db.reader, ("OPEN",), None, 9)
@@ -112,6 +147,34 @@ async def test_program_asks_for_the_pull_request_over_http_and_twice_is_one_ques
         watch = {"org_id": "self", "session_id": session_id, "access": "watch"}
         token = (await site.http.post("/runner/v1/tokens", json=watch)).json()["token"]
         assert (await bearer(site, token).post(pull)).status_code == 403
+
+
+@pytest.mark.slow
+async def test_viewers_are_told_that_commits_wait_to_leave_and_what_was_answered(sessions_of_a_home):
+    world = with_fake(sessions_of_a_home())
+    async with world.serving() as site:
+        session_id = await committed(world, site, ("package.json", "{}"))
+        asked_by_http = (await site.http.post(f"/runner/v1/sessions/{session_id}/pull")).json()["action_id"]
+        [asked] = world.events(session_id, "APPROVAL_REQUESTED")
+        assert (asked.data["approval_id"], asked.data["category"]) == (asked_by_http, "deps_add")
+        assert asked.data["context"]["branch"] == world.row(session_id).checkout.branch
+        assert world.events(session_id, "APPROVAL_RESOLVED") == []
+        action = load_action(world.app.db.reader, asked_by_http)
+        conveyor = site.background._conveyor
+        await world.app.approvals(conveyor).reject(action, reason="not today", by="terminal")
+        [answered] = await until(lambda: world.events(session_id, "APPROVAL_RESOLVED"))
+        assert (answered.data["approved"], answered.data["reason"]) == (False, "not today")
+        session_id = await committed(world, site, ("made.txt", "text"))
+        call = await push_call(world.app, world.sessions, session_id, "A change")
+
+        also = partial(tell_push, world.app)
+        outcome = await run_tool(world.app, call, yes=False, approve=nobody, source="gateway", also=also)
+        [asked] = world.events(session_id, "APPROVAL_REQUESTED")
+        assert (asked.data["approval_id"], asked.data["category"]) == (outcome.action.action_id, "push")
+        assert asked.data["summary"].endswith("A change")
+        assert (await approved(world, site, outcome.action)).result.success
+        [answered] = await until(lambda: world.events(session_id, "APPROVAL_RESOLVED"))
+        assert (answered.data["approved"], answered.data["by"]) == (True, "terminal")
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from coilclaw.config.runner import Org, Plan, Plans
+from coilclaw.packets.errors import BoxTooSlow
 from coilclaw.store.actions import load_action
 from tests.features.runner.session_world import REPO, until
 from tests.missing import lacks
@@ -36,6 +37,22 @@ async def test_a_session_is_started_typed_into_and_ended_with_a_receipt(sessions
         tools = [receipt.tool for receipt in world.sample.receipts()]
         assert tools == ["session_start", "session_end"]
         await until(lambda: world.sessions.keepers.running() == ())
+
+
+async def test_a_session_whose_box_was_too_slow_is_started_once_more(sessions_of_a_home, monkeypatch):
+    world = sessions_of_a_home()
+    box, slow = world.app.open_box(), [BoxTooSlow(10)]
+    settle = box._settle
+
+    async def settled(workspace):
+        if slow:
+            raise slow.pop()
+        return await settle(workspace)
+
+    monkeypatch.setattr(box, "_settle", settled)
+    async with world.serving() as site:
+        assert world.row(await world.start(site)).state == "RUNNING"
+    assert slow == []
 
 
 async def test_what_was_changed_is_told_and_shown(sessions_of_a_home):

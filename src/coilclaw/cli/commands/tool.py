@@ -12,9 +12,12 @@ from coilclaw.cli.output import json_option, print_json, print_result, print_row
 from coilclaw.cli.phrases import result_words, waits_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coilclaw.gate.conveyor import Approver, Outcome
-    from coilclaw.packets.action import Action, Identity, Source, ToolCall
+    from coilclaw.packets.action import Action, Identity, Source, ToolCall, ToolResult
     from coilclaw.runtime import Runtime
+    from coilclaw.store.tx import Tx
 
 
 @click.group()
@@ -110,10 +113,12 @@ async def run_tool(
     key: str | None = None,
     source: "Source" = "cli",
     project_id: str = "",
+    also: "Callable[[Tx, Action], None] | None" = None,
 ) -> "Outcome":
     """Carry one call of the owner's own through the gate, in the workspace or a project.
 
-    A key that was used for the same call returns its record.
+    A key that was used for the same call returns its record. `also` writes in the commit that stores how it
+    stands.
     """
     from coilclaw.cli.background import see_out
     from coilclaw.cli.terminal import Terminal
@@ -133,7 +138,12 @@ async def run_tool(
             return _recorded(app, known)
     action = await conveyor.intake.proposed(call, turn, key if key is not None else new_id("key", now))
     try:
-        return await conveyor.carry(action, turn, stored=False)
+
+        def record(tx: "Tx", _: "ToolResult") -> None:
+            if also is not None:
+                also(tx, action)
+
+        return await conveyor.carry(action, turn, stored=False, record=record)
     except sqlite3.IntegrityError:  # somebody used the key in this very moment
         known = await conveyor.intake.known(call, action.idempotency_key)
         if known is None:

@@ -13,9 +13,9 @@ from coilclaw.features.forge.forge import EXPORT, LocalForge
 from coilclaw.features.forge.inert import TITLE_CHARACTERS, shortened
 from coilclaw.features.forge.job_work import JobWork
 from coilclaw.features.forge.questions import MergeQuestions
-from coilclaw.features.forge.session_events import tell_answer
 from coilclaw.features.forge.session_pulls import SessionForge, forge_of
 from coilclaw.features.forge.store import PullChange, change_pull, plain_pulls, pull_on
+from coilclaw.features.runner.questions import tell_answer
 from coilclaw.packets.action import Action
 from coilclaw.packets.errors import CoilclawError, Conflict, ToolError, UsageError
 from coilclaw.packets.forge import PullRequest
@@ -206,7 +206,7 @@ class Pulls:
 
     async def _settle_open(self, pull: PullRequest) -> bool:
         if pull.session_id is not None:
-            await self._app.db.write(lambda tx: tell_answer(tx, self._app, pull))
+            await self._app.db.write(lambda tx: tell_answer(tx, self._app, pull.session_id, pull.action_id))
         result = result_of(self._app.db.reader, pull.action_id) if pull.action_id else None
         days = timedelta(days=self._app.config.forge.pr_days)
         if result is not None and result.code == "OWNER_REFUSED":
@@ -236,7 +236,7 @@ class Pulls:
     async def withdraw_question(self, pull: PullRequest) -> None:
         """Take back the question about commits that are no longer the newest."""
         await self._withdraw(self.question(pull), f"#{pull.number} has other commits now.")
-        await self._app.db.write(lambda tx: tell_answer(tx, self._app, pull))
+        await self._app.db.write(lambda tx: tell_answer(tx, self._app, pull.session_id, pull.action_id))
 
     # Parts
 

@@ -1,15 +1,16 @@
 """The merge question: one action on the owner's queue for each state of a pull request."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from coilclaw.features.forge.forge import LocalForge
-from coilclaw.features.forge.session_events import told_to_session
 from coilclaw.features.forge.store import change_pull
+from coilclaw.features.runner.questions import tell_question
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import Action, ToolCall
+from coilclaw.packets.action import Action, ToolCall, ToolResult
 from coilclaw.packets.forge import PullRequest
 from coilclaw.packets.job import JobLimits
 from coilclaw.store.actions import actions_of_turn, load_action
@@ -41,9 +42,18 @@ class MergeQuestions:
         await self._app.db.write(lambda tx: self._asked(tx, pull, action.action_id))
         self._app.reached("pr_asked")
         if load_action(self._app.db.reader, action.action_id) is None:
-            record = None if pull.session_id is None else told_to_session(self._app, pull, action)
+            record = None if pull.session_id is None else self._told_to_session(pull.session_id, pull, action)
             await self._conveyor.carry(action, turn, stored=False, record=record)
         return load_action(self._app.db.reader, action.action_id) or action
+
+    def _told_to_session(self, session_id: str, pull: PullRequest, action: Action) -> Callable[[Tx, ToolResult], None]:
+        summary = f"Merge #{pull.number} into {pull.target} of {pull.repository}: {pull.title}"
+
+        def record(tx: Tx, result: ToolResult) -> None:
+            if result.code == "APPROVAL_NEEDED":
+                tell_question(tx, self._app, session_id, action, "merge", summary)
+
+        return record
 
     def _asked(self, tx: Tx, pull: PullRequest, action_id: str) -> None:
         change_pull(

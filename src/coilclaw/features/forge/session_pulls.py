@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.features.forge.forge import CONFLICT, MERGE, LocalForge, TooManyPulls
-from coilclaw.features.forge.session_events import tell_answer
 from coilclaw.features.forge.store import change_pull, keep_session_pull, load_pull, suggested_since
 from coilclaw.features.runner.giving import cache_repository, give
 from coilclaw.features.runner.leaving import MERGE_ASKS, is_workflow
+from coilclaw.features.runner.questions import tell_answer
 from coilclaw.features.runner.repo_choice import repo_ref
 from coilclaw.features.runner.sessions import sessions_of
 from coilclaw.features.runner.sources import RepoSource, source_called, sources_of
@@ -176,7 +176,7 @@ class SessionForge(LocalForge):
 
         kept = change_pull(tx, self._app.clock, pull.number, merged)
         self.note(tx, "pr_merged", kept, commit=commit, session_id=pull.session_id, repository=pull.repository)
-        tell_answer(tx, self._app, pull)
+        tell_answer(tx, self._app, pull.session_id, pull.action_id)
         return kept
 
 

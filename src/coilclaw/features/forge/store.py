@@ -166,16 +166,6 @@ def plain_pulls(db: Tx) -> list[PullRequest]:
     return [_pull(row) for row in rows]
 
 
-def told_of(db: Tx, session_id: str, action_id: str) -> list[str]:
-    """What a session's viewers were told about a question, in order: that it was asked, and that it was answered."""
-    rows = db.execute(
-        "SELECT event_type FROM audit_log WHERE entity_id = ? AND json_extract(payload_json, '$.approval_id') = ?"
-        " AND event_type IN ('session_approval_requested', 'session_approval_resolved') ORDER BY seq",
-        (session_id, action_id),
-    )
-    return [str(row[0]) for row in rows]
-
-
 def opened_since(db: Tx, moment: str) -> int:
     """How many pull requests jobs opened since then; those of the runtime and of the owner do not count."""
     row = db.execute("SELECT count(*) FROM pull_requests WHERE opened_at >= ? AND job_id IS NOT NULL", (moment,))

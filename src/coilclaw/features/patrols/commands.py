@@ -257,10 +257,19 @@ def list_quests(everything: bool, as_json: bool) -> None:
 def take(quest_id: str, provider: str) -> int:
     """Take a quest: start a session with its task. Commit on the session's branch, then end it, or use `review`."""
     with opened() as app:
-        taken = asyncio.run(_quests(app).take(quest_id, by=TERMINAL, provider=provider))
+        taken = asyncio.run(take_here(app, quest_id, provider))
         _say(taken)
         tell(f"coilclaw session attach {taken.session_id}")
     return 0
+
+
+async def take_here(app: "Runtime", quest_id: str, provider: str) -> "Quest":
+    """Take a quest by the word of whoever typed it, which is an answer where that is enough."""
+    from coilclaw.cli.terminal import Terminal
+    from coilclaw.features.patrols.quests import Quests
+
+    conveyor = app.conveyor(Terminal(assume_yes=True).approve)
+    return await Quests(app, conveyor).take(quest_id, by=TERMINAL, provider=provider)
 
 
 @quest.command(short_help="Have its patrol look at its branch.")

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, get_args
 
 import click
@@ -154,7 +155,7 @@ def _start(app: "Runtime", wanted: "StartSession") -> "tuple[int, Session | None
 
 @session.command("pr", short_help="Take the commits of a session out, as a pull request.")
 @click.argument("session_id")
-@click.option("--title", default="", help="The title; by default that of its task.")
+@click.option("--title", default="", help="The title; by default that of its task, or its newest commit's.")
 def pull_request(session_id: str, title: str) -> int:
     """Take the commits of a session out, as a pull request. This asks you.
 
@@ -164,12 +165,13 @@ def pull_request(session_id: str, title: str) -> int:
     from coilclaw.cli.commands.tool import exit_code, run_tool
     from coilclaw.cli.phrases import result_words, waits_for
     from coilclaw.features.runner.leaving import push_call
+    from coilclaw.features.runner.questions import tell_push
 
     with opened() as app:
 
         async def carried() -> "Outcome":
             call = await push_call(app, _sessions(app), _whole_id(app, session_id), title)
-            return await run_tool(app, call, yes=False, source="gateway")
+            return await run_tool(app, call, yes=False, source="gateway", also=partial(tell_push, app))
 
         outcome = asyncio.run(carried())
         if outcome.pending:

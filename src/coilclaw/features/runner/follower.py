@@ -19,6 +19,7 @@ from coilclaw.features.runner.event import touched_file
 from coilclaw.features.runner.fetching import in_thread
 from coilclaw.features.runner.guard import ProgramGuard
 from coilclaw.features.runner.live import LiveSession
+from coilclaw.features.runner.questions import PushAnswers
 from coilclaw.features.runner.sessions import FROM_NOW, OverPlan, Sessions, sessions_of
 from coilclaw.features.runner.states import BEGINNING, ENDED, LIVE
 from coilclaw.features.runner.store import (
@@ -75,6 +76,7 @@ class Follower:
         self._nudged = asyncio.Event()
         self._retry: dict[str, float] = {}
         """When to try again to follow a session that could not be followed."""
+        self._answers = PushAnswers(app)
         self._swept = 0.0
         self._measure_at = 0.0
         self._full: dict[str, str] = {}
@@ -92,6 +94,7 @@ class Follower:
                 self._nudged.clear()
                 try:
                     await self._look()
+                    await self._answers.look()
                     await self._end_orphans()
                     if self._tasks and (measuring is None or measuring.done()) and time.monotonic() >= self._measure_at:
                         measuring = asyncio.ensure_future(self._watch_room())

@@ -19,6 +19,7 @@ from coilclaw.features.runner import session_tools as tools
 from coilclaw.features.runner.adapters.contract import HookAsk, HookDecision
 from coilclaw.features.runner.adapters.known import adapter_of
 from coilclaw.features.runner.event import EventType, touched_file
+from coilclaw.features.runner.questions import tell_answer, tell_question
 from coilclaw.features.runner.store import (
     Session,
     asked_before,
@@ -351,19 +352,8 @@ class HookDesk:
         def record(tx: Tx, result: ToolResult) -> None:
             if result.code != "APPROVAL_NEEDED":
                 return
-            session = needed_session(tx, self._id)
-            checkout = session.checkout
-            data: dict[str, Json] = {
-                "approval_id": action.action_id,
-                "category": category_of(self._app, session, action.call),
-                "summary": self._app.redact(self._conveyor.intake.in_short(action.call)),
-                "risk": action.decision.risk_word,
-                "context": {
-                    "branch": "" if checkout is None else checkout.branch,
-                    "changed_files": session.files_touched,
-                },
-            }
-            say(tx, self._app.clock, session, "APPROVAL_REQUESTED", data)
+            category = category_of(self._app, needed_session(tx, self._id), action.call)
+            tell_question(tx, self._app, self._id, action, category, self._conveyor.intake.in_short(action.call))
 
         return record
 
@@ -416,16 +406,7 @@ class HookDesk:
             await self._unguarded(f"Its program did not call its hook within {GUARD_SECONDS:.0f} seconds.")
 
     async def _resolved(self, action: Action) -> None:
-        def write(tx: Tx) -> None:
-            data: dict[str, Json] = {
-                "approval_id": action.action_id,
-                "approved": action.approved_by is not None,
-                "by": action.approved_by or "",
-                "reason": self._app.redact(action.rejection_reason or ""),
-            }
-            say(tx, self._app.clock, needed_session(tx, self._id), "APPROVAL_RESOLVED", data)
-
-        await self._app.db.write(write)
+        await self._app.db.write(lambda tx: tell_answer(tx, self._app, self._id, action.action_id))
         if action.status == "APPROVED" and action.action_id not in self._awaited:
             self._news.append(action.action_id)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 8 << 20
 """More than this is not read, so it does not leave."""
 CARD_BYTES = 200_000
+SUBJECT = 72
 MERGE_ASKS = "merge_asks"
 """The label of a pull request whose session may not be merged without a question, whatever its repository says."""
 _MANIFESTS = frozenset(
@@ -81,6 +82,15 @@ class Leaving(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """The hash of all of it."""
         return hashlib.sha256(self.log).hexdigest()
+
+    @property
+    def subject(self) -> str:
+        """The first line of the newest commit's message, shortened to be a title; empty without one."""
+        commit, _, _, first, *_ = [*self.log.split(b"\n", 4), b"", b"", b"", b""]
+        if commit != b"commit " + self.head.encode() or first.startswith(b"diff --git "):
+            return ""
+        line = one_line(" ".join(first.decode("utf-8", "replace").split()))
+        return line if len(line) <= SUBJECT else f"{line[: SUBJECT - 1].rstrip()}…"
 
     @property
     def manifests(self) -> tuple[str, ...]:
@@ -179,7 +189,8 @@ async def push_call(app: "Runtime", sessions: "Sessions", session_id: str, title
     """The call that opens or updates the pull request of a session."""
     session = sessions.get(session_id)
     leaving = await read_leaving(app, sessions, session)
-    shown = one_line(title or session.spec.task.title or session.spec.task.goal or f"Work of {session_id}")
+    task = session.spec.task
+    shown = one_line(title or task.title or leaving.subject or task.goal or f"Work of {session_id}")
     return ToolCall.of(
         PUSH,
         {

@@ -34,7 +34,7 @@ from coilclaw.features.runner.tools import END, START
 from coilclaw.packets.action import ToolCall
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import nobody
-from coilclaw.packets.errors import BoxUnavailable, Conflict, ToolError, UsageError
+from coilclaw.packets.errors import BoxTooSlow, BoxUnavailable, Conflict, ToolError, UsageError
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.names import did_you_mean
 from coilclaw.sandbox.keepers import AttachedTerminal, KeeperEnd, Keepers
@@ -219,7 +219,10 @@ class Sessions:
     async def launch(self, session: Session) -> Session:
         """Prepare the checkout and start the box, from wherever an earlier try stopped."""
         try:
-            return await self._launched(session)
+            try:
+                return await self._launched(session)
+            except BoxTooSlow:  # nothing ran, and what was prepared is kept: once more
+                return await self._launched(self.get(session.session_id))
         except (ToolError, BoxUnavailable, UsageError) as error:
             row = load_session(self.app.db.reader, session.session_id)
             code: EndCode = "START_FAILED" if row is not None and row.checkout is not None else "CHECKOUT_FAILED"

@@ -1,6 +1,7 @@
 """What the runner's routes do: who may see or drive a session, and the session itself."""
 
 import hashlib
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +11,7 @@ from coilclaw.config.runner import SELF, Org, org_called
 from coilclaw.features.runner.checkouts import CheckoutChange
 from coilclaw.features.runner.leaving import push_call
 from coilclaw.features.runner.org_audit import OrgAuditHead, head_of, org_known
+from coilclaw.features.runner.questions import tell_push
 from coilclaw.features.runner.recording import Recorded
 from coilclaw.features.runner.repo_choice import repo_ref
 from coilclaw.features.runner.session_tools import PUSH
@@ -112,7 +114,9 @@ class HttpRunner:
         calls = OwnerCalls(self.app, self._core.conveyor)
         keys = (f"pull:{session_id}:{hashlib.sha256(call.args_bytes).hexdigest()[:16]}:{n}" for n in count())
         key, known = next((key, known) for key in keys if may_go_on(known := calls.earlier(PUSH, key)))
-        action = known or await calls.make(call, by=caller.by, key=key, at_once=False)
+        action = known or await calls.make(
+            call, by=caller.by, key=key, at_once=False, also=partial(tell_push, self.app)
+        )
         needs = "" if action.status != "PENDING" else self._core.approvals.owner.needed(
             self._core.db.reader, action.decision.lane, caller.by
         )  # fmt: skip
