@@ -107,4 +107,4 @@ def _read(text: str, read: Callable[[bytes], T]) -> T:
         parse_object(body)  # one meaning only: no key twice, no odd numbers
         return read(body)
     except (NotCanonical, msgspec.DecodeError, ValueError) as error:
-        raise ModelOutputError(f"it must be the one JSON object that was asked for, alone: {error}") from error
+        raise ModelOutputError(f"it must be exactly one JSON object, and nothing else: {error}") from error
