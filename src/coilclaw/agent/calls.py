@@ -97,8 +97,8 @@ class Calls:
         return outcome
 
     async def let_go(self, turn: Turn) -> None:
-        """End the calls of a turn that is cut before they came to their turn."""
-        await self._db.write(lambda tx: None)  # what is being stored is there by then
+        """End the calls that a turn did not get to before it was cut short."""
+        await self._db.write(lambda tx: None)  # any write under way is done by then
         for standing in standing_of(self._db.reader, turn.turn_id).values():
             if standing.status == "PENDING" and standing.held and not standing.begun:
                 action = load_action(self._db.reader, standing.action_id)
@@ -151,13 +151,13 @@ class Calls:
             await self._db.write(store)
 
     async def lose(self, turn: Turn, spent: list[Spent]) -> None:
-        """Keep what was spent on answers that nobody could use, also when the work is being cut."""
+        """Record the cost of unusable answers, even while the work is being cancelled."""
         if spent:
             await asyncio.shield(self._db.write(lambda tx: write_spent(tx, self._clock, turn, spent)))
 
     @asynccontextmanager
     async def _paid(self, turn: Turn, spent: list[Spent]) -> AsyncIterator[None]:
-        """An answer that could not be stored was paid for all the same. A cut does not take its storing back."""
+        """Record the cost of an answer that could not be stored. Cancelling does not undo a write under way."""
         try:
             yield
         except Exception:

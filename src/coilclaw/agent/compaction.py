@@ -62,15 +62,15 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownRows(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model is to be shown, as far as it fits."""
+    """What to show a model, as far as it fits."""
 
     rows: Sequence[MessageRow]
     notice: str = ""
     """What the runtime says now, after everything else."""
     words: Sequence[MessageRow] = ()
-    """What a turn is about. It is shown in any case, before the other rows of that turn."""
+    """What a turn is about. It is always shown, before the other rows of that turn."""
     about: dict[str, Json] = {}
-    """What the row of a summary carries beside it."""
+    """What the row of a summary stores beside its text."""
 
 
 class Compaction:
@@ -94,7 +94,7 @@ class Compaction:
         max_calls: int | None,
         on_text: OnText | None = None,
     ) -> ChatResponse:
-        """Ask with as much as fits; if the model takes less than was thought, once more with half."""
+        """Ask with as much as fits; if the model's window is smaller than assumed, once more with half."""
         room = room_of(self._window, request.system_prompt, declared)
         messages, shown = await self._fit(turn, shown, room)
         try:
@@ -187,7 +187,7 @@ class Compaction:
         return chat_messages(rows, shown.notice, first=first, longest=longest or self._results[0], pictures=pictures)
 
     def _as_data(self, turn: Turn, text: str, label: Label) -> str:
-        """An earlier summary as it is read again: between marks that whoever wrote it could not know."""
+        """An earlier summary for rereading: between marks that its author could not know."""
         row = self._calls.summary(turn, text, label, {})
         return mark(row.content, row.label, row.message_id) if text else ""
 

@@ -14,7 +14,7 @@ from coilclaw.store.threads import ANNOUNCED, NEWS, RESULT_CHARACTERS, MessageRo
 
 LOST = "(no result is on record for this call)"
 REPEATS = 3
-"""So often the same call may give the same result before the model is told; once more ends the turn, or the job."""
+"""How often a call may give the same result before the model is warned; once more ends the turn, or the job."""
 REPEATED = f"You made the same call with the same result {REPEATS} times. Try something else, or say what you know."
 RULES = """
 You are CoilClaw, an agent that works for one owner. You propose tool calls; a gate decides each one, and some need the
@@ -43,7 +43,7 @@ def system_prompt(owner_text: str, *, stopped: bool, task: str = "") -> str:
 
 
 def take_in_shown(turn: Turn, labels: Iterable[Label]) -> None:
-    """Whatever the model is shown has entered the turn, also what another turn or an approval wrote meanwhile."""
+    """Everything the model is shown taints the turn, also what another turn or an approval wrote meanwhile."""
     known = set(turn.taint)
     for label in untrusted_only(labels):
         if label not in known:
@@ -137,7 +137,7 @@ def chat_messages(
     noticed: tuple[Image, ...] = ()
     for row in rows:
         if ANNOUNCED in row.metadata:
-            continue  # its call has told the model already
+            continue  # the model knows it from its call
         if row.role == "tool":
             if row.tool_call_id in waiting:
                 del waiting[row.tool_call_id]
@@ -176,7 +176,7 @@ def _begun(messages: list[ChatMessage], first: str) -> tuple[ChatMessage, ...]:
 
 
 def _later(rows: Sequence[MessageRow]) -> dict[str, MessageRow | None]:
-    """By action: what was posted about a call beside its answer; None when the answer tells it already."""
+    """By action: what was posted about a call apart from its answer; None when the answer says it already."""
     answered = {row.action_id: row.content for row in rows if row.role == "tool" and row.action_id is not None}
     return {
         row.action_id: None if answered[row.action_id] in row.content else row
@@ -186,7 +186,7 @@ def _later(rows: Sequence[MessageRow]) -> dict[str, MessageRow | None]:
 
 
 def _tool(row: MessageRow, later: MessageRow | None, longest: int, pictures: Sequence[Picture]) -> ChatMessage:
-    """A call's answer; once what it waited for has happened, that is its answer."""
+    """A call's answer: once the outcome it waited for exists, that outcome."""
     told = row if later is None else later
     content = mark(shortened(told.content, longest, told.artifact_id), told.label, told.message_id)
     content, images = with_pictures(content, told, pictures)

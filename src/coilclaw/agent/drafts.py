@@ -44,7 +44,7 @@ class ModelDraft(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     provider: str
     model: str
     pay: Callable[[Tx], None]
-    """Writes down what it cost, in the transaction that keeps what became of it."""
+    """Records its cost, in the transaction that stores its result."""
 
 
 class Drafter:
@@ -87,7 +87,7 @@ class Drafter:
             await model.ask(request, spent, max_calls=0)
         except ProviderError as error:
             found, fault = [], str(error)
-        except (Halted, asyncio.CancelledError):  # what was asked is paid for
+        except (Halted, asyncio.CancelledError):  # the request was paid for
             await asyncio.shield(self._db.write(lambda tx: write_spent(tx, self._clock, turn, spent)))
             raise
         last = spent[-1] if spent else None
@@ -107,4 +107,4 @@ def _read(text: str, read: Callable[[bytes], T]) -> T:
         parse_object(body)  # one meaning only: no key twice, no odd numbers
         return read(body)
     except (NotCanonical, msgspec.DecodeError, ValueError) as error:
-        raise ModelOutputError(f"it must be the one JSON object that was asked for, alone: {error}") from error
+        raise ModelOutputError(f"it must be exactly one JSON object, and nothing else: {error}") from error

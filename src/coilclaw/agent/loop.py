@@ -46,7 +46,7 @@ Ending: TypeAlias = Literal["answered", "max_rounds", "budget", "stuck", "pendin
 OnAnswer: TypeAlias = Callable[[Tx, Ending], None]
 """Writes what belongs to the end of a turn, in the transaction that keeps its last word."""
 TURN_MESSAGES = 1000
-"""More than the rounds and calls of a turn can make."""
+"""More messages than the rounds and calls of one turn can produce."""
 STOPPED = "ESTOP was engaged while the model was answering, so its answer was cut off. Tools are stopped too."
 
 
@@ -61,7 +61,7 @@ class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The window to fill; 0 means as large as the model's."""
     max_calls_per_round: int = 16
     daily_tokens: int | None = None
-    """What all work of a day may use together; None means no bound."""
+    """Tokens that all work of a day may use together; None means no limit."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is kept and waits for its answer. All of it is on record, so that any process can give it."""
+    """A stored message that waits for its answer. All of it is in the database, so any process can answer."""
 
     turn_id: str
     thread_id: str
@@ -114,7 +114,7 @@ class Agent:
         self._conveyor = conveyor
         self._read_proposal = read_proposal
         self._provider_of = provider_of
-        """Who was chosen to answer in a conversation; None: the default."""
+        """The model chosen for a conversation; None: the default."""
         self._calls = Calls(db=db, conveyor=conveyor, clock=clock, redact=redact, seal=seal)
         self._recorded = Recorded(db=db, calls=self._calls)
         self._offer(tools)
@@ -201,7 +201,7 @@ class Agent:
         on_round: Callable[[], None] | None = None,
         on_answer: OnAnswer | None = None,
     ) -> Reply:
-        """Answer an accepted message, whoever accepted it, and go on from what is on record.
+        """Answer an accepted message, whichever process accepted it, and continue from what is stored.
 
         `on_round` is told before the model is asked each time.
         """
@@ -216,7 +216,7 @@ class Agent:
         on_answer: OnAnswer | None,
     ) -> Reply:
         self._observe("conversation_started", {"conversation_id": accepted.thread_id, "turn_id": accepted.turn_id})
-        # Looked up now and not when it was accepted: what was answered in between belongs to what came before.
+        # Looked up now, not when it was accepted: answers given in between belong to the earlier conversation.
         labels = thread_labels(self._db.reader, accepted.thread_id)
         turn = Turn(accepted.turn_id, accepted.thread_id, accepted.source, labels)
         self._recorded.recall(turn)
@@ -279,7 +279,7 @@ class Agent:
         outcomes: list[Outcome] = []
         first, tokens, waits = await self._left(turn)
         ending: Ending = "answered"
-        owner = self._owner_prompt(turn)  # once: what the model was told stays as it is, and its cache warm
+        owner = self._owner_prompt(turn)  # once: the prompt stays the same, so the provider's cache keeps working
         skills = await self._skills.guide(turn)
         if skills.lacks and first == 0:  # no model is asked: what the owner wrote down as needed is not there
             refused = ChatResponse(final_text=skills.lacks, provider=self._model.provider)
@@ -380,12 +380,12 @@ class Agent:
             )
         except Halted:
             return ChatResponse(final_text=STOPPED, provider=self._model.provider)
-        except BaseException:  # Ctrl-C too: what was asked is paid for
+        except BaseException:  # Ctrl-C too: the request was paid for
             await self._calls.lose(turn, spent)
             raise
 
     async def compact(self, thread_id: str) -> int:
-        """Have the oldest part of a conversation summed up now; how many messages were."""
+        """Summarise the oldest part of a conversation now; returns the number of messages summarised."""
         turn = self._looking(thread_id)
         prompt = system_prompt(self._owner_prompt(turn), stopped=False, task=self._where)
         return await self._of(thread_id)._compaction.compact(turn, self._shown(turn), prompt, self._declared)  # noqa: SLF001
@@ -400,7 +400,7 @@ class Agent:
         return Turn(new_id("turn", self._clock()), thread_id, "chat", thread_labels(self._db.reader, thread_id))
 
     def _shown(self, turn: Turn) -> list[MessageRow]:
-        """The recent conversation, and all since this turn began: what was just asked must not scroll away."""
+        """The recent conversation, and all since this turn began: the current question must not scroll away."""
         return [*self._before(turn.thread_id, turn.turn_id), *self._since(turn, {})]
 
     def _since(self, turn: Turn, known: dict[str, MessageRow]) -> list[MessageRow]:

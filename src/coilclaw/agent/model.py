@@ -16,7 +16,7 @@ from coilclaw.packets.ports import Provider
 ReadProposal: TypeAlias = Callable[[str], ChatResponse | None]
 OnText: TypeAlias = Callable[[str], None]
 OnWait: TypeAlias = Callable[[str, float], None]
-"""Told why a model is asked again later, and in how many seconds."""
+"""Receives why a model is retried later, and in how many seconds."""
 PATIENCE = 120.0
 """Seconds that a turn waits for a model that is busy, from its first question on."""
 LEAST_PAUSE = 0.5
@@ -47,7 +47,7 @@ class Model:
         self._read_proposal = read_proposal
         self._estop = estop
         self._patience = patience
-        """How long to wait for one that is busy; a job waits by itself, without holding its place."""
+        """How long to wait for a busy model; a job is put off instead, and frees its slot."""
         self._on_wait = on_wait
         self.name = model
         self.provider = provider.name
@@ -80,7 +80,7 @@ class Model:
         return self._read(await self._patiently(request, spent, on_text), max_calls)
 
     async def _patiently(self, request: ChatRequest, spent: list[Spent], on_text: OnText | None) -> ChatResponse:
-        """The answer of a model that may be busy for a while; what was shown already is never asked for again."""
+        """The answer of a model that may be busy for a while; no retry once text was shown."""
         began = asyncio.get_running_loop().time()
         shown, least = False, LEAST_PAUSE
 
@@ -117,7 +117,7 @@ class Model:
     async def _paid(self, request: ChatRequest, spent: list[Spent], on_text: OnText | None) -> ChatResponse:
         try:
             response = await self._seen_or_told(request, on_text)
-        except (Halted, asyncio.CancelledError):  # it was sent, and whoever answers does not know that nobody listens
+        except (Halted, asyncio.CancelledError):  # the request was sent, and the provider charges for it
             spent.append(spent_on(request, ChatResponse(final_text="", provider=self.provider, model=request.model)))
             raise
         spent.append(spent_on(request, response))

@@ -1,4 +1,4 @@
-"""The pictures that results and attached files refer to: which a model is shown, and what it is told of the others."""
+"""Pictures that results and attached files refer to: which ones a model sees, and what it reads about the others."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -83,7 +83,7 @@ def fewer(pictures: Sequence[Picture], tokens: int, *, newest: int = 1) -> tuple
 
 
 def with_pictures(content: str, row: MessageRow, pictures: Sequence[Picture]) -> tuple[str, tuple[Image, ...]]:
-    """A message's text and its pictures; what cannot be shown is said."""
+    """A message's text and its pictures; a line says what cannot be shown."""
     if not pictures or "pictures" not in row.metadata:
         return content, ()
     own = [each.shown for each in pictures if each.message_id == row.message_id]

@@ -1,4 +1,4 @@
-"""What a turn or a step left on record, taken up: what is stored is neither asked for nor done again.
+"""Resumes a turn or a step from what it stored: nothing stored is requested or done again.
 
 The answer of a round carries the ids of the actions it proposed, so that a new process sees which of them have come to
 their end, which wait, and which still need carrying.
@@ -22,14 +22,14 @@ from coilclaw.store.threads import MessageRow
 
 
 class Recorded:
-    """Takes up what is on record."""
+    """Resumes from stored answers and actions."""
 
     def __init__(self, *, db: Database, calls: Calls) -> None:
         self._db = db
         self._calls = calls
 
     def recall(self, turn: Turn) -> None:
-        """Have the turn know again which untrusted content its calls brought in before it was cut."""
+        """Restore the turn's taint: the untrusted content that its calls brought in before it was interrupted."""
         for label, fresh in brought_in(self._db.reader, turn.thread_id, turn.turn_id):
             turn.take_in(label, kept=not fresh)
 
@@ -41,7 +41,7 @@ class Recorded:
         about: dict[str, Json],
         stopped: Callable[[], bool],
     ) -> list[str] | None:
-        """Bring every call of a stored answer to its end, or to where it waits; the ids of those. None when stopped."""
+        """Finish every call of a stored answer, or leave it waiting; returns the ids of those. None when stopped."""
         recorded = {row.action_id for row in own if row.role == "tool"}
         waiting: list[str] = []
         for action_id, call in zip(_actions_of(answer), answer.tool_calls, strict=False):
@@ -71,10 +71,10 @@ class Recorded:
             raise CoilclawError(error.message, remedy=error.remedy) from error
 
     async def _settled(self, turn: Turn, action_id: str) -> Standing | None:
-        """Where an action stands, once what a dead process left begun has been taken up."""
+        """The action's state, after recovering what a dead process left unfinished."""
         standing = standing_of(self._db.reader, turn.turn_id).get(action_id)
         if standing is not None and standing.begun and standing.held and not standing.ended:
-            with suppress(Taken):  # somebody else was faster; what they wrote is looked at below
+            with suppress(Taken):  # another process was faster; its result is read below
                 await self._calls.conveyor.recover()
             standing = standing_of(self._db.reader, turn.turn_id).get(action_id)
         return standing
@@ -94,7 +94,7 @@ def _actions_of(answer: MessageRow) -> tuple[str, ...]:
 
 
 def _result_of(standing: Standing) -> ToolResult:
-    """What the model is told about an action that ended or began to wait in the meantime."""
+    """The message to the model about an action that ended or began to wait in the meantime."""
     if standing.result is not None and (standing.ended or standing.running):
         return standing.result
     if standing.ended:

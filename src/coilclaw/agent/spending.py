@@ -57,7 +57,7 @@ def spent_on(request: ChatRequest, response: ChatResponse) -> Spent:
 
 
 def write_spent(tx: Tx, clock: Clock, turn: Turn, spent: list[Spent]) -> None:
-    """Keep what was spent in a turn."""
+    """Record what a turn spent."""
     for each in spent:
         add_usage(
             tx,

@@ -1,4 +1,4 @@
-"""A step of a job: one answer of the model and the carrying of its calls, taken up where a crash left it.
+"""A step of a job: one answer of the model and the execution of its calls, resumed where a crash left it.
 
 Whatever is stored is never asked for again: the answer of a step carries the step's number, its calls the ids of their
 actions, so that a new process sees which of them still need carrying.
@@ -101,7 +101,7 @@ class Stepper:
         self._skills = skills
 
     async def step(self, order: StepOrder) -> StepReport:
-        """Do the step, or what is left of it."""
+        """Do the step, or the rest of it."""
         turn = Turn(order.turn_id, order.thread_id, "job", order.inherited, fresh=order.fresh, job=order.limits)
         earlier, own = self._shown(order, turn)
         stored = _answer_of(own, order.number)
@@ -120,7 +120,7 @@ class Stepper:
         return await self._begin(turn, order, shown)
 
     def _shown(self, order: StepOrder, turn: Turn) -> tuple[list[MessageRow], list[MessageRow]]:
-        """What the model will be shown: the conversation before the job, and the job's own turn. All of it taints."""
+        """What the model will see: the conversation before the job, and the job's own turn. All of it taints."""
         db = self._db.reader
         earlier = of_chat(messages_before(db, order.thread_id, order.turn_id, self._limits.earlier))
         own = of_job(turn_messages(db, order.thread_id, order.turn_id, OWN_MESSAGES))
@@ -153,7 +153,7 @@ class Stepper:
         except Halted:
             await self._calls.lose(turn, spent)
             return _done(turn, "held")
-        except BaseException:  # a cut too: what was asked is paid for
+        except BaseException:  # a cancellation too: the request was paid for
             await self._calls.lose(turn, spent)
             raise
         said = response.final_text.strip()
@@ -209,7 +209,7 @@ def _done(
 
 
 def _words(order: StepOrder) -> list[MessageRow]:
-    """The words of the job as rows: they are shown also when they have gone out of sight, or out of memory."""
+    """The words of the job as rows: shown even when they have scrolled away or were deleted."""
     return [
         MessageRow(
             message_id="",

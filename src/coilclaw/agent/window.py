@@ -1,4 +1,4 @@
-"""The model's window: what of a conversation fits into it, and where it is cut when it does not. Pure.
+"""The model's window: how much of a conversation fits into it, and where to cut the rest. Pure.
 
 When it fills, the oldest part is replaced by a summary that the model writes. A summary is a row of the conversation:
 its text carries the labels of everything it sums up, and beside it stand the owner's own words and the last plan, which
@@ -30,7 +30,7 @@ SUMMARY_SHARE = 0.15
 MOST_ROWS = 800
 """So many messages are shown at once, however short: fewer than are looked up, so that none is forgotten unseen."""
 LEFT_OUT = "(more that is left out here: memory_search finds it)"
-"""How older summaries say that owner's words are missing; they did not count them."""
+"""How older summaries say that some of the owner's words are missing; they did not count them."""
 SHORTEST = 40
 """Characters that are left of each of the owner's earlier words before any of them is left out."""
 RESULT_SHARE = 0.05
@@ -48,7 +48,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     owner: tuple[str, ...]
     """The owner's words of that part, in order."""
     left_out: int = 0
-    """How many more of the owner's messages there were; they stood between the first and the others."""
+    """How many more of the owner's messages there were, between the first and the others."""
     plan: str = ""
     """The arguments of the last plan."""
 
@@ -139,7 +139,7 @@ def _gap(summary: Summary) -> str:
 
 
 def cut_at(rows: Sequence[MessageRow], room: int, longest: int = RESULT_CHARACTERS) -> int:
-    """Where the part begins that stays: as many of the newest messages as fit, never between a call and its result."""
+    """Where the kept part begins: as many of the newest messages as fit, never between a call and its result."""
     left = int(room * KEPT)
     at = len(rows)
     for place in reversed(range(max(0, len(rows) - MOST_ROWS // 2), len(rows))):

@@ -19,24 +19,24 @@ from coilclaw.packets.http import Origin
 from coilclaw.store.conversation import Conversation, Said
 
 Place: TypeAlias = Literal["owner", "search", "page"]
-"""Where an address stands word for word."""
+"""Where an address appears word for word."""
 
 PAGES, PAGE_LINKS = 5, 64
-"""Of so many pages, the latest, so many addresses each count."""
+"""How many of the latest pages count, and how many addresses of each."""
 SEARCHES, SEARCH_LINKS = 3, 10
 PART = 16
-"""So many characters in a row can carry data."""
+"""From this many characters in a row, a text can carry data."""
 _BLOCK = PART // 2
 _MOST_HITS = 64
 _ROUNDS = 5
 _ESCAPES = re.compile("[%+&]")
 _URL = re.compile(r"https?://[^\s<>\"'`\\\x00-\x20]+", re.IGNORECASE)
 _AFTER = ".,;:!?)]}'\"»*_"
-"""What follows an address in a sentence more often than it ends one."""
+"""Punctuation that more often follows an address in a sentence than belongs to it."""
 
 
 def origin_of(url: str, talk: Conversation) -> tuple[Origin, int]:
-    """Where an address comes from, and how many from there this turn has followed by itself already."""
+    """Where an address comes from, and how many from there this turn already followed without asking."""
     found = places(url, talk)
     if "owner" in found and not _asked_before(url, talk):
         return "owner", 0
@@ -50,7 +50,7 @@ def origin_of(url: str, talk: Conversation) -> tuple[Origin, int]:
 
 
 def _asked_before(url: str, talk: Conversation) -> bool:
-    """Whether this turn asked for it before: asking again and again tells something, too."""
+    """Whether this turn requested it before: repeated requests can signal something, too."""
     wanted = parse_url(url)
     return any(parse_url(each.url) == wanted for each in talk.followed)
 
@@ -60,7 +60,7 @@ def _count(place: Place, talk: Conversation) -> int:
 
 
 def places(url: str, talk: Conversation) -> tuple[Place, ...]:
-    """Everywhere an address stands word for word; nowhere when the model put it together."""
+    """Every place where an address appears word for word; none when the model composed it."""
     target = parse_url(url)
     if isinstance(target, Refusal):
         return ()
@@ -187,7 +187,7 @@ def _shared(segments: list[str], other: list[str]) -> int:
 
 
 def _normal(text: str) -> str:
-    """A text as it is compared: nothing escaped, one letter case, one spelling."""
+    """A text normalized for comparison: nothing escaped, one letter case, one spelling."""
     if _ESCAPES.search(text):
         for _ in range(_ROUNDS):
             before, text = text, unquote_plus(text.replace("&amp;", "&"))
@@ -213,7 +213,7 @@ def _runs(part: str, text: str) -> Iterator[str]:
 
 
 def _around(part: str, start: int, text: str, at: int) -> str:
-    """The longest stretch around a place where both agree."""
+    """The longest stretch around a position that both texts share."""
     left = 0
     while left < min(start, at) and part[start - left - 1] == text[at - left - 1]:
         left += 1

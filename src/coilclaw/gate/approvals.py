@@ -1,4 +1,4 @@
-"""Answers: what the owner says about actions that wait, and about those whose end nobody knows."""
+"""Answers: the owner's decisions about pending actions, and about those whose outcome is unknown."""
 
 from contextlib import suppress
 
@@ -25,7 +25,7 @@ MERGE_TOOL = "pr_merge"
 
 
 class NotOffered(UsageError):
-    """A standing answer was asked for that the card does not offer."""
+    """The request asked for a standing answer that the card does not offer."""
 
 
 class Approvals:
@@ -38,7 +38,7 @@ class Approvals:
 
     @property
     def owner(self) -> OwnerProof:
-        """What proves the owner."""
+        """Checks the owner's proof."""
         return self._conveyor.records.owner
 
     async def approve(
@@ -83,7 +83,7 @@ class Approvals:
             return msgspec.structs.replace(action, status="APPROVED", approved_by=by)
         now = self._loaded(action.action_id)
         if now.status == "PENDING" and from_stamp(now.expires_at) <= self._clock():
-            return await self._end(now, expired())  # its time ran out while the answer was on its way
+            return await self._end(now, expired())  # it expired while the answer was on its way
         return self._answered_elsewhere(action.action_id)
 
     async def reject(self, action: Action, *, reason: str, by: str = "terminal") -> Outcome:
@@ -92,12 +92,12 @@ class Approvals:
         return await self._end(action, refusal(self._conveyor.redact(reason)), by=by)
 
     async def withdraw(self, action: Action, *, reason: str) -> Outcome:
-        """End an action that nobody needs any more."""
+        """End an action that is no longer needed."""
         self._must_wait(action)
         return await self._end(action, withdrawn(reason))
 
     async def expire(self) -> list[Outcome]:
-        """End what waited too long."""
+        """End the actions that waited too long."""
         late = waiting_actions(self._db.reader, BATCH, expired_at=stamp(self._clock()))
         ended: list[Outcome] = []
         for action in late:
@@ -161,7 +161,7 @@ class Approvals:
 
     @staticmethod
     def _waiting_again(db: Tx, action: Action) -> str | None:
-        """The proposal of the same bytes that is not at its end yet."""
+        """The unfinished proposal of the same bytes."""
         again = reproposed_actions(db, (action.turn_id,)).get(action.action_id)
         return again.action_id if again is not None and again.status in ("PENDING", "APPROVED") else None
 
@@ -180,7 +180,7 @@ class Approvals:
         return record
 
     async def _end(self, action: Action, end: End, *, by: str = "", record: Record | None = None) -> Outcome:
-        """End it as it was seen; if it no longer stands so, somebody was faster."""
+        """End it in the state it was read in; if that changed, somebody was faster."""
         try:
             return await self._conveyor.end(action, end, by=by, record=record)
         except Taken:

@@ -1,4 +1,4 @@
-"""Why a call needs the owner's word: every rule that asks, in the order their reasons are given."""
+"""Why a call needs the owner's approval: every rule that asks, in the order their reasons are given."""
 
 from collections.abc import Iterator
 
@@ -61,7 +61,7 @@ def _ask_unsafe(case: Case) -> Iterator[Reason]:
 
 
 def _ask_starting(case: Case) -> Iterator[Reason]:
-    """Schedules and procedures are told to a later turn as the owner's words, so the owner is shown them first."""
+    """A later turn reads schedules and procedures as the owner's words, so the owner sees them first."""
     tool = case.facts.tool
     if case.facts.tree or case.setting.source in (*BACKGROUND, *BY_HAND) or (tool is not None and tool.always_ask):
         return
@@ -75,7 +75,7 @@ def _ask_starting(case: Case) -> Iterator[Reason]:
 
 
 def _ask_steering(case: Case) -> Iterator[Reason]:
-    """What steers later work is not rewritten while nobody watches, in no autonomy."""
+    """Unattended work may not rewrite what steers later work, in any autonomy."""
     if case.setting.source not in BACKGROUND or case.facts.tree:
         return
     for path in told_paths(case.facts):
@@ -88,11 +88,11 @@ def _ask_steering(case: Case) -> Iterator[Reason]:
 
 
 NAMED = 20
-"""So many names stand in one reason."""
+"""The most names that one reason lists."""
 
 
 def _ask_executed(case: Case) -> Iterator[Reason]:
-    """What other programs run by themselves leaves the box in effect: one question that names them all."""
+    """Files that other programs execute on their own have an effect outside the box: one question names them all."""
     names = [path.asked for path in case.facts.paths if path.write and path.path_class == "executed"]
     if case.facts.merge is not None:
         names += filter(executed_part, case.facts.merge.paths)
@@ -192,7 +192,7 @@ def _ask_guest(case: Case) -> Iterator[Reason]:
 
 
 def _held(case: Case) -> str:
-    """What the conversation took in that must not leave unseen."""
+    """What the conversation took in that must not leave the machine without the owner's approval."""
     sources = (*case.facts.inherited, *case.facts.fresh)
     untrusted = f"untrusted content ({', '.join(dict.fromkeys(sources))})" if sources else ""
     return " and ".join(each for each in (untrusted, _PRIVATE if case.facts.private else "") if each)

@@ -16,7 +16,7 @@ from coilclaw.packets.ports import Context, Tool, ToolOutput
 
 
 class Release:
-    """The point from which an attempt may have its effect. That it is passed is noted before, so a crash tells too."""
+    """The point from which an attempt may have its effect. Passing it is recorded first, so it survives a crash."""
 
     def __init__(self, note: Callable[[], None]) -> None:
         self._note = note
@@ -42,7 +42,7 @@ class Attempts:
         self._running: set[asyncio.Future[ToolOutput]] = set()
 
     def stop_calls(self) -> bool:
-        """Cancel the calls that run now and nothing else: whoever made them is told. False when there are none."""
+        """Cancel only the calls that run now; their callers learn of it. False when there are none."""
         stopped = [call.cancel() for call in self._running]
         return any(stopped)
 
@@ -52,7 +52,7 @@ class Attempts:
         return self._granter.limits.tool_seconds
 
     async def run(self, action: Action, inspected: Inspected, turn: Turn, cut: CancelRequest) -> End:
-        """Do it, or find out that it was done; however it goes, there is an end to write down."""
+        """Do it, or find out that it was done; in every case there is an outcome to record."""
         tool, args = inspected.tool, inspected.args
         if tool is None or args is None:
             raise StorageError("a call without a tool was allowed.", remedy="Please report this.")
@@ -78,7 +78,7 @@ class Attempts:
         stopped = lambda: self._estop.engaged() and not inspected.despite_estop  # noqa: E731
         end = await self._waited_for(call, timeout, cut, over, stopped)
         if cut.asked and end.status != "allowed" and end.result.code != "CANCELLED":
-            # whoever asked is gone: nothing of it is tried again, and what it says of itself stands beside that
+            # the caller is gone: nothing is retried, and what the attempt reports is recorded beside that
             return over("CANCELLED", f"It was cancelled. {end.result.output}")
         return end
 
@@ -148,7 +148,7 @@ async def _look_then_do(tool: Tool, inspected: Inspected, context: Context) -> T
 
 
 async def _put_down(work: "asyncio.Future[ToolOutput]") -> None:
-    """Cancel and wait until it is really over; what it still says is of no interest."""
+    """Cancel and wait until it is really over; its result is ignored."""
     work.cancel()
     await asyncio.wait({work})
     if not work.cancelled():

@@ -32,9 +32,9 @@ MOST = 4
 SHOWN = 16_000
 """Characters of output that are shown at once."""
 LOOK_SECONDS = 0.2
-"""How often it is looked whether another process wants a command ended, or has ended one."""
+"""How often we check whether another process wants a command ended, or has ended one."""
 STOP_SECONDS = 10.0
-"""How long whoever ends a command of another process is kept waiting; it ends all the same when that takes longer."""
+"""How long a caller waits when it ends a command of another process; the command ends even if that takes longer."""
 _WAITS = {"PENDING": "waits for approval and has not started", "APPROVED": "is approved and has not started"}
 
 
@@ -44,7 +44,7 @@ def runs_beside(action: Action, inspected: Inspected) -> bool:
 
 
 def told_running(action: Action, inspected: Inspected) -> ToolResult:
-    """What the model is told at once. What comes from outside may reach the workspace from now on, so that counts."""
+    """The immediate answer to the model. From now on outside content may reach the workspace, so its label counts."""
     text = (
         f"It runs in the background. Its handle is {action.action_id}: command_status shows how it stands and what it"
         " wrote, command_stop ends it."
@@ -101,7 +101,7 @@ class BackgroundCommands:
     def start(
         self, action: Action, label: Callable[[], Label], work: Callable[[CancelRequest], Awaitable[Outcome]]
     ) -> None:
-        """Let the work go on by itself, whatever happens, to its end; `label` tells what its output carries."""
+        """Let the work run to its end on its own, whatever happens; `label` gives the labels of its output."""
         self._stop_file(action.action_id).unlink(missing_ok=True)  # of an earlier attempt, whose process died
         cut = CancelRequest()
         task = asyncio.ensure_future(work(cut))
@@ -178,7 +178,7 @@ class BackgroundCommands:
         return ended
 
     async def end_turn(self, turn_id: str) -> None:
-        """End what a turn or a job has running in the background."""
+        """End the background commands of a turn or a job."""
         running = running_actions(self._db().reader, turn_id)
         await asyncio.gather(*(self.end(action.action_id) for action in running))
 
@@ -194,7 +194,7 @@ class BackgroundCommands:
         return action
 
     async def _ended(self, action_id: str, seconds: float) -> bool:
-        """Whether it does not run, after at most so many seconds."""
+        """Wait at most so many seconds; whether it has ended."""
         kept = self._kept.get(action_id)
         if kept is not None:
             await asyncio.wait({kept.task}, timeout=seconds)

@@ -1,4 +1,4 @@
-"""Whose a tool is: a model's, or the runtime's own."""
+"""Who may call a tool: a model, or only the runtime."""
 
 from coilclaw.packets.action import Source
 from coilclaw.packets.ports import Tool

@@ -74,7 +74,7 @@ def _in(inspected: Inspected) -> str:
 
 
 def _leads_to(inspected: Inspected) -> str:
-    """Where a path really leads, when its name does not say so."""
+    """Where a path really leads, if that differs from its name."""
     path = next((path for path in inspected.facts.paths if not path.boxed), None)
     if path is None or path.fault or os.path.normpath(path.asked) in (path.relative or ".", path.absolute):
         return ""

@@ -12,7 +12,7 @@ from coilclaw.gate.paths import UPLOADS
 from coilclaw.lib.shell.facts import CommandFacts
 
 _SIMPLE = re.compile(r"[\w \t./,:=@%+'\"*?\[\]|;&<>-]*")
-"""No expansions, no escapes, no blocks, no comments, one line: what is left are words, patterns and redirections."""
+"""No expansions, escapes, blocks or comments, one line: only words, patterns and redirections."""
 _PUNCTUATION = re.compile(r"[|;&<>]+")
 _JOINS = frozenset({"|", "||", "&&", ";", "&", "|&"})
 _REDIRECTS = frozenset({"<", ">", ">>", ">&", "&>", "<&", ">|", "&>>"})

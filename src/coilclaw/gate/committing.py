@@ -1,4 +1,4 @@
-"""Committing: what a call would put into a project's history, looked at before it is decided on."""
+"""Committing: what a call would put into a project's history, gathered before the decision."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.facts import Inspected
 
 PLAN_SECONDS = 10.0
-"""Whoever asked waits while a commit is looked at, and a repository can make git wait: a pipe as .gitignore does."""
+"""The caller waits while a commit is inspected, and a repository can make git hang: a pipe as .gitignore does."""
 
 
 class LookedAt(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +42,12 @@ def look_at_commit(root: Root, named: tuple[PathFact, ...], ahead: LookedAt | No
 
 
 def plan_aside(root: Root, named: tuple[PathFact, ...]) -> Awaitable[LookedAt] | None:
-    """The part that takes git's time, in a thread; None when git is not asked at all."""
+    """The slow part, git's, in a thread; None when git is not needed."""
     return None if _refused(root, named) is not None else asyncio.to_thread(_planned, root, named)
 
 
 def _refused(root: Root, named: tuple[PathFact, ...]) -> LookedAt | None:
-    """Why git is not asked."""
+    """Why git is not called."""
     if not root.project_id:
         text = "this conversation works in the workspace, whose repository only the runtime writes."
         remedy = "git_commit works in a project: `coilclaw agent --project NAME`."
@@ -79,7 +79,7 @@ def _planned(root: Root, named: tuple[PathFact, ...]) -> LookedAt:
 
 
 def committer(inspected: "Inspected") -> Callable[[str], Awaitable[str]]:
-    """Commits what was looked at, and nothing else."""
+    """Commits exactly what was inspected."""
     plan, root = inspected.commit, inspected.root
 
     async def commit(message: str) -> str:

@@ -136,8 +136,8 @@ class Conveyor:
                 end = refusal(self.redact(answer.reason))
                 no = await self._finish(action, end, stored=stored, record=record, by=answer.by)
                 return msgspec.structs.replace(no, edited=answer.edited)
-            # The owner may have taken their time: everything is looked at once more before anything runs, and a yes
-            # holds only for what was shown.
+            # The owner may have taken a while: everything is checked again before anything runs, and a yes
+            # covers only what was shown.
             shown, seen = inspected, action
             inspected, action = await self._looked(action, turn, end_cut)
             same = is_as_shown(action, inspected, seen, shown)
@@ -168,7 +168,7 @@ class Conveyor:
     async def _looked(
         self, action: Action, turn: Turn, end_cut: Callable[[Action], Awaitable[Outcome]], *, prepare: bool = False
     ) -> tuple[Inspected, Action]:
-        """Look at a call and have ready what its undo needs. One that is cut short here has its end all the same."""
+        """Inspect a call and prepare its undo. If this is cut short, the call still gets its outcome."""
         try:
             inspected, action = await self.intake.look(action, turn)
             may_run = prepare and action.decision.verdict != "deny"
@@ -192,7 +192,7 @@ class Conveyor:
             raise
 
     def _must_show_more(self, action: Action, by: str) -> bool:
-        """Whether a yes by this door is not yet the owner's word: it then waits for a passkey."""
+        """Whether a yes through this channel is not proof enough: the action then waits for a passkey."""
         unseen = by == UNATTENDED and bool(action.taint)
         return unseen or bool(self.records.owner.needed(self._db.reader, action.decision.lane, by))
 
@@ -274,7 +274,7 @@ class Conveyor:
                 return await self._finish(action, end, stored=stored, record=release, fate=back)
             end = cut_before() if cut.asked else stopped_before()
             return await self._finish(action, end, stored=stored, record=both(release, record))
-        if kept.fault and not inspected.facts.irreversible:  # nobody was asked whether it may be done all the same
+        if kept.fault and not inspected.facts.irreversible:  # the owner was not asked about doing it without an undo
             await undoing.settle(kept, inspected.facts)
             release = self._labelling.release(action, inspected)
             return await self._finish(action, not_kept(kept.fault), stored=stored, record=both(release, record))
@@ -291,7 +291,7 @@ class Conveyor:
     async def _attempted(
         self, action: Action, inspected: Inspected, turn: Turn, cut: CancelRequest, kept: Kept
     ) -> tuple[End, Record | None]:
-        """How it went, and what is recorded with that. Whatever breaks around the call, there is an end to write."""
+        """The outcome, and what is recorded with it. Whatever breaks around the call, there is an outcome to write."""
         refused = await self._inspection.before(action, inspected)
         if refused is not None:
             return refused, self._labelling.release(action, inspected)
@@ -316,7 +316,7 @@ class Conveyor:
     def _recovery(self, inspected: Inspected) -> Recovery:
         return inspected.tool.recovery(inspected.args) if inspected.tool and inspected.args else "owner"
 
-    # Carrying out what was approved before
+    # Carrying out approved actions
 
     async def execute(self, action: Action, *, asked: bool = False) -> Outcome | None:
         """Carry out a stored, approved action: exactly its digest, once. None when it is held or in other hands.
@@ -347,9 +347,9 @@ class Conveyor:
             return None
 
     def _refused(self, action: Action, looked: Action, inspected: Inspected) -> End | None:
-        """Why an approved action may not be carried out any more."""
+        """Why an approved action may no longer be carried out."""
         if action.decision.verdict == "deny":
-            return denial(action.decision)  # whoever called it approved had no right to
+            return denial(action.decision)  # it was never validly approved
         if from_stamp(action.expires_at) <= self._clock():
             return expired()
         if self._is_over(action):
@@ -359,13 +359,13 @@ class Conveyor:
         if looked.decision.verdict == "deny":
             return denial(looked.decision)
         if looked.decision.verdict == "ask" and door_of(action.approved_by or "") == "unknown":
-            return rules_changed()  # it ran by itself once, and now it would need the owner's word
+            return rules_changed()  # it needed no approval then, and would need one now
         if not action.uncertain and not self._labelling.is_as_seen(action.action_id, inspected):
             return changed()
         return None
 
     def _too_late(self, action: Action) -> End | None:
-        """What may have changed while the claim waited for its transaction."""
+        """Check what may have changed while the claim waited for its transaction."""
         if action.approved_by is not None and from_stamp(action.expires_at) <= self._clock():
             return expired()
         return rules_changed() if self.intake.policy_hash(action.turn_id) != action.decision.policy_hash else None
@@ -373,7 +373,7 @@ class Conveyor:
     # Recovering
 
     async def recover(self) -> list[Outcome]:
-        """Take up the actions whose process died: what cannot be known is said, what can be repeated will be."""
+        """Recover actions whose process died: an unknowable outcome is recorded as unknown, the rest is retried."""
         ended = await self._write_owed()
         for left in held_actions(self._db.reader):
             if self.records.is_gone(left.worker):
@@ -384,7 +384,7 @@ class Conveyor:
         return ended
 
     async def _write_owed(self) -> list[Outcome]:
-        """Write the ends that could not be written when they came: the disk was full, most likely."""
+        """Write the outcomes that could not be stored at the time, most likely because the disk was full."""
         written: list[Outcome] = []
         for action_id, write in list(self._owed.items()):
             outcome = await self.guarded(action_id, write())  # raises while the disk still fails
@@ -433,7 +433,7 @@ class Conveyor:
             return await work
         except Taken:  # somebody else was faster
             return None
-        except RowDamaged as error:  # its own row or its job's; said once, because it is tried again and again
+        except RowDamaged as error:  # its own row or its job's; reported once, because it is retried again and again
             if action_id not in self._passed:
                 self._passed.add(action_id)
                 self._trouble(f"{action_id} is skipped: {error}")
@@ -489,9 +489,9 @@ class Conveyor:
         return Outcome(action=action, result=result, receipt=receipt, again=fate.status == "APPROVED")
 
     async def let_go(self, action: Action, record: Record | None) -> Outcome:
-        """End a proposed call that is in our hands and will not come to its turn any more."""
+        """End a proposed call that we hold and that will not run any more."""
         return await self._finish(action, cut_before(), stored=True, record=record)
 
     async def end(self, action: Action, end: End, *, by: str = "", record: Record | None = None) -> Outcome:
-        """End a stored action that no process has claimed: refused, expired or resolved, and by whom."""
+        """End a stored action that no process has claimed: refused, expired or resolved; records by whom."""
         return await self._finish(action, end, stored=True, record=both(record, self.records.post(action)), by=by)

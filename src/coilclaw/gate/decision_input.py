@@ -34,11 +34,11 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
     tightens: bool = False
     """The call only takes something away from the agent."""
     outlasts: bool = False
-    """What it begins goes on after the turn: a job, a follow-up, a message that reaches the owner."""
+    """It starts something that outlives the turn: a job, a follow-up, a message to the owner."""
 
 
 FOLLOWED: dict[str, int] = {"page": 2, "search": 5}
-"""How many addresses a turn follows by itself, by where they stand."""
+"""How many addresses a turn follows without asking, by where they appear."""
 
 
 class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     """Who wrote it."""
     followed: int
-    """How many addresses of that origin this turn has followed by itself already."""
+    """How many addresses of that origin this turn already followed without asking."""
     listable: str = ""
     """What the owner could add to the listed domains so that it may pass; empty when that would not do."""
     stays: bool
@@ -59,7 +59,7 @@ class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer about a call would be compared with, and what the owner is told of it."""
+    """What a standing answer would compare a call with, and how it is described to the owner."""
 
     what: What
     data: str
@@ -72,7 +72,7 @@ class AnswerMatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What bears on a call: the answers it could be covered by, and those that hold where it works."""
+    """The standing answers that could cover a call, and those that are valid where it works."""
 
     root: str
     """The folder the call works in."""
@@ -94,7 +94,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     secret: bool
     """The arguments held a secret that was not granted."""
     unsafe: bool
-    """Commands would run without a box."""
+    """Commands would run without a box (`--unsafe`)."""
     recent_calls: int
     """Calls proposed in the last minute, before this one."""
     open_proposals: int
@@ -112,7 +112,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     only_reads: bool = False
     """No workspace file can change but those the call names: the command, if any, cannot change one."""
     without_uploads: bool = False
-    """The box of its command is without the folder of uploads, so that nothing of them can find its way into it."""
+    """The folder of uploads is hidden from its command's box, so that no upload can leak into it."""
     changes_repository: bool = False
     """Its command would have git change the repository of the folder, which is read-only to commands."""
     irreversible: str = ""
@@ -128,7 +128,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     guest: str = ""
     """The guest whose tool it is."""
     permit: Permit | None = None
-    """What the lists of a coding session say to it; they hold instead of the autonomy matrix's question."""
+    """What the lists of a coding session say about it; they replace the autonomy matrix's question."""
     identity: Identity | None = None
     """In whose name it is made."""
     asked_reads: int = 0
@@ -171,11 +171,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session", "mcp"})
-"""Sources whose calls nobody watches."""
+"""Sources of unattended calls."""
 
 
 def background_share(most: int) -> int:
-    """How much of a budget work in the background may use up: a quarter is left to conversations with the owner."""
+    """How much of a budget background work may use: a quarter is reserved for conversations with the owner."""
     return most - most // 4
 
 
@@ -183,14 +183,14 @@ BY_HAND: frozenset[Source] = frozenset({"cli", "gateway"})
 """Sources of calls that the owner makes, with no model between."""
 
 OUTSIDE: frozenset[Source] = frozenset({"mcp"})
-"""Sources whose model is not ours: what it read elsewhere, here in an earlier session too, is not known."""
+"""Sources whose model is not ours: we do not know what it read elsewhere, or here in an earlier session."""
 
 BY_OWNER: Source = "gateway"
 """Calls that the owner makes from the panel, with no model between. The server bounds how often."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One call on the table."""
+    """One call to decide on."""
 
     facts: Facts
     policy: Policy
@@ -201,7 +201,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_owner(self) -> bool:
-        """Whether no budget of the agent's holds: it must not be able to keep the owner from fencing it in."""
+        """Whether the agent's budgets do not apply: exhausting them must not keep the owner from restricting it."""
         return self.setting.source == BY_OWNER
 
     @property
@@ -225,7 +225,7 @@ def mailed(labels: tuple[Label, ...]) -> tuple[Label, ...]:
 
 
 def told_paths(facts: Facts) -> Iterator[PathFact]:
-    """The paths to give reasons for: all that are named, and of what lies in a named folder one of each kind."""
+    """The paths to give reasons for: every named one, and one of each kind from inside a named folder."""
     given: set[tuple[str, str, str, bool]] = set()
     for path in facts.paths:
         kind = (path.path_class, path.fault, path.forbidden_by, path.write)
@@ -256,7 +256,7 @@ BOX_SCRATCH = (
     "/dev/random",
     "/dev/urandom",
 )
-"""What a boxed command finds of its own inside the box; nothing of this machine is behind these names."""
+"""Paths that are the box's own for a command; none of them leads to anything on this machine."""
 
 
 def reaches_outside(path: PathFact) -> bool:
@@ -306,7 +306,7 @@ def runs_own(facts: Facts, policy: Policy) -> tuple[str, ...]:
 
 
 def lane_of(facts: Facts) -> Lane:
-    """A: this machine. B: outside it. C: what governs the agent itself, or leaves its walls."""
+    """A: this machine. B: outside it. C: what governs the agent itself, or runs without a box."""
     if facts.command is not None and facts.unsafe:
         return "C"
     if facts.tool is not None and facts.tool.governs:

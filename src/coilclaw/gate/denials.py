@@ -61,7 +61,7 @@ def _deny_unknown(case: Case) -> Iterator[Reason]:
 
 
 def _deny_identity(case: Case) -> Iterator[Reason]:
-    """A closed rule: nothing lifts it, neither policy files, nor autonomy, nor the owner putting it up again."""
+    """A closed rule: nothing lifts it, neither policy files, nor autonomy, nor the owner proposing it again."""
     facts = case.facts
     if facts.identity == "user" and facts.tool is not None and facts.tool.effect == "EXFILTRATION":
         yield Reason(
@@ -128,7 +128,7 @@ def _to_list(layer: str, whom: str) -> str:
 
 
 _PLACES: dict[Source, str] = {"sop": "procedures (SOPs)", "gateway": "the panel"}
-"""What the places are called that the runtime makes calls of its own from."""
+"""Names of the places from which the runtime makes its own calls."""
 
 
 def _deny_runtime(case: Case) -> Iterator[Reason]:
@@ -147,7 +147,7 @@ def _deny_runtime(case: Case) -> Iterator[Reason]:
 
 
 def _deny_job(case: Case) -> Iterator[Reason]:
-    """What a job said it would stay within holds for every call it makes; not for what is called about it."""
+    """A job's limits apply to every call it makes, not to calls that the runtime makes about it."""
     job = case.facts.job
     if job is None or case.facts.tool is None or case.by_owner:
         return
@@ -290,7 +290,7 @@ def _deny_commit(case: Case) -> Iterator[Reason]:
 
 
 _INSTEAD = {"rm": "Delete files with file_delete, which can be undone"}
-"""What there is for programs that are forbidden."""
+"""What to use instead of forbidden programs."""
 
 
 def _deny_commands(case: Case) -> Iterator[Reason]:
@@ -366,7 +366,7 @@ def _deny_rules(case: Case) -> Iterator[Reason]:
 def _deny_autonomy(case: Case) -> Iterator[Reason]:
     autonomy = case.policy.autonomy
     if case.facts.tool is None:
-        return  # that there is no such tool is all there is to say
+        return  # an unknown tool is the only reason to give
     if case.by_owner and (case.facts.tool.governs or case.facts.tool.tightens):
         return  # autonomy bounds the agent; it must not keep the owner from changing it
     if autonomy == "readonly" and (case.lane != "A" or case.risk != "R0"):

@@ -1,4 +1,4 @@
-"""The difference of two texts by lines, in bounded work: whoever writes a text must not decide how long looking takes.
+"""The difference of two texts by lines, in bounded work: the author of a text must not decide how long comparing takes.
 
 Lines that stand once in each text hold the comparison together; only what lies between them is compared closely, and
 only while there is work left to spend. After that a piece is shown as old lines out and new ones in, which is as true.

@@ -33,7 +33,7 @@ class EstopState(msgspec.Struct, frozen=True, kw_only=True):
     since: str | None = None
     """When it was engaged; null when it is not, or when the file does not say."""
     reason: str = ""
-    """Why, in the words of whoever engaged it."""
+    """The reason given when it was engaged."""
 
 
 class Estop:
@@ -83,7 +83,7 @@ class Estop:
         self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.file.touch(mode=0o600)  # that it exists is what stops everything
         with suppress(OSError), self.file.open("a", encoding="utf-8", errors="replace") as file:
-            if file.tell() < _LARGEST:  # whoever keeps pressing it must not fill the disk
+            if file.tell() < _LARGEST:  # pressing it again and again must not fill the disk
                 file.write(f"{when} {reason}\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -102,7 +102,7 @@ class Estop:
             self.file.rename(self._aside)
         except FileNotFoundError:
             if not _is_there(self._aside):
-                return False  # otherwise whoever cleared it before did not get to the end
+                return False  # otherwise an earlier clearing was interrupted
         if mark and _mark(self._aside) != mark:
             with suppress(FileExistsError, FileNotFoundError):  # pressed again, or cleared by others, in this moment
                 os.link(self._aside, self.file)
@@ -147,7 +147,7 @@ def _is_stamp(text: str) -> bool:
 
 
 def known_estop(db: Tx) -> bool:
-    """What the audit was last told: whether ESTOP is engaged."""
+    """The last state in the audit: whether ESTOP is engaged."""
     return read_meta(db, _KNOWN) == "engaged"
 
 

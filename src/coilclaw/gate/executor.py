@@ -1,4 +1,4 @@
-"""The executor: carries out approved actions when their time has come. Any number of them may run on one database."""
+"""The executor: carries out approved actions when they are due. Any number of executors may run on one database."""
 
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -27,11 +27,11 @@ class Executor:
         self._locks = locks
 
     def hold(self) -> AbstractContextManager[None]:
-        """Show that somebody carries out what is approved, for as long as this lasts. Several may."""
+        """Announce, for as long as this lasts, that this process carries out approved actions. Several may."""
         return present(self._locks / LOCK)
 
     async def run_due(self) -> int:
-        """Carry out everything whose time has come; how many attempts were made."""
+        """Carry out everything that is due; returns the number of attempts."""
         now = self._clock()
         never_after = stamp(now + timedelta(seconds=2 * LONGEST_PAUSE))
         outcomes: list[Outcome] = []
@@ -42,16 +42,16 @@ class Executor:
         return len(outcomes)
 
     async def expire(self) -> int:
-        """End what waited for the owner too long; how many."""
+        """End the actions that waited too long for the owner; returns how many."""
         return len(await self._approvals.expire())
 
     async def tidy(self) -> None:
-        """Recover what dead processes left, and run here what is approved and due, unless a worker does."""
+        """Recover what dead processes left; run approved actions that are due here, unless a worker does."""
         await self._conveyor.recover()
         if not worker_is_running(self._locks):
             await self.run_due()
 
 
 def worker_is_running(locks: Path) -> bool:
-    """Whether some process carries out what is approved."""
+    """Whether some process carries out approved actions."""
     return somebody_is_present(locks / LOCK)

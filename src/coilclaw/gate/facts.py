@@ -126,11 +126,11 @@ class Inspector:
         self._seal = seal
         self._unsafe = unsafe
         self._read = lru_cache(maxsize=COMMANDS_KEPT)(_read)
-        """Reading depends on the text alone, and one call is looked at several times on its way."""
+        """Cached: the result depends on the text alone, and a call is inspected several times on its way."""
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """Every tool there is now."""
+        """All current tools."""
         return self._tools()
 
     def ahead(self, call: ToolCall, turn: Turn, *, begun: bool = False) -> "Awaitable[LookedAt | None] | None":
@@ -152,7 +152,7 @@ class Inspector:
         return plan_aside(root, _paths(root, touches, None))
 
     def inspect(self, call: ToolCall, turn: Turn, action_id: str = "~", ahead: "LookedAt | None" = None) -> Inspected:
-        """The facts of a call as things stand now. The counts are of actions older than `action_id`."""
+        """The current facts of a call. The counts are of actions older than `action_id`."""
         at = self._root_of(turn)
         tool = bound(call, self.tools.get(call.tool))
         misnamed = identity_fault(call, tool)
@@ -233,7 +233,7 @@ class Inspector:
         )
 
     def _weighed(self, facts: Facts, root: Root, call: ToolCall, turn: Turn, touches: Touches) -> Facts:
-        """With what follows from the other facts: whether it can be undone, and a standing answer."""
+        """Adds what follows from the other facts: whether it can be undone, and a standing answer."""
         if facts.schema_error or facts.estop:
             return facts
         if self._changes_repository(root, touches, facts.command):
@@ -269,7 +269,7 @@ class Inspector:
         return Inspected(facts=facts, tool=tool, args=None, touches=Touches(), root=root, at=root)
 
     def _standing(self, root: Root, call: ToolCall, turn: Turn, touches: Touches, facts: Facts) -> Standing | None:
-        """What standing answers have to do with a call; nothing in a turn that took in untrusted content."""
+        """The standing answers that concern a call; none in a turn that took in untrusted content."""
         if facts.fresh or facts.inherited:
             return None
         ran = {} if facts.command is None else _ran(root, facts.command)
@@ -353,7 +353,7 @@ class Inspector:
         return msgspec.structs.replace(judged, origin=origin, followed=followed, stays=stays and origin != "owner")
 
     def in_short(self, call: ToolCall) -> str:
-        """What a call would do, in the tool's own sentence; its name where there is none. Looks at nothing."""
+        """What a call would do, in the tool's own sentence, or else the tool's name. Looks nothing up."""
         tool = bound(call, self.tools.get(call.tool))
         if tool is None or identity_fault(call, tool):
             return call.tool
@@ -426,7 +426,7 @@ def _ran(root: Root, command: CommandFacts) -> dict[str, str] | None:
 
 
 def _as_reads(paths: tuple[PathFact, ...]) -> tuple[PathFact, ...]:
-    """The paths of a call that can only fail: it looks at them."""
+    """The paths of a call that can only fail, as reads."""
     named = {path.asked: msgspec.structs.replace(path, write=False) for path in paths if not path.within}
     return tuple(named.values())
 

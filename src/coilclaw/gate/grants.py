@@ -34,12 +34,12 @@ from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
 from coilclaw.sandbox.toolchains import lent
 
 PAGE_BYTES = 2 * 1024 * 1024
-"""What a page may weigh; only its readable text goes on, at most 50 KB."""
+"""The largest page, in bytes; only its readable text is passed on, at most 50 KB."""
 
 OFFLINE = (("npm_config_offline", "true"), ("PIP_RETRIES", "0"), ("UV_OFFLINE", "1"), ("CARGO_NET_OFFLINE", "true"))
 """What a box without network tells package managers, so that they fail at once instead of trying for minutes."""
 OUTPUT_BYTES = 2 << 30
-"""Output after which a command counts as endless; little of it is kept, so it costs only time."""
+"""Bytes of output after which a command counts as endless; little of it is kept, so it costs only time."""
 OUTPUT_KEPT = (64 << 10) - 256
 """What is kept of each stream: as much as a result shows, less the line that says how much is missing."""
 
@@ -149,13 +149,13 @@ class Limits:
         return self.shell_seconds if touches.seconds is None else float(touches.seconds)
 
     def seconds_for(self, touches: Touches) -> float:
-        """How long a call may take. A command has its own time; what is built around it has that of a tool."""
+        """How long a call may take. A command has its own limit; what surrounds it has a tool's."""
         waits = self.command_seconds(touches) if touches.command is not None else float(touches.seconds or 0)
         return self.tool_seconds + waits
 
 
 class Granter:
-    """Hands out contexts. The box and the way out are opened only when a call needs them."""
+    """Hands out contexts. The box and the network are opened only when a call needs them."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class Granter:
         may = inspected.root.undoing.may_restore(wanted, tainted=bool(inspected.taint))
 
         async def restore() -> list[tuple[str, bool]]:
-            """In a thread, which no cancellation reaches: it is told to stop, and waited for."""
+            """Runs in a thread, which cannot be cancelled: we signal it to stop and wait for it."""
             stop = threading.Event()
             back = inspected.root.snapshots.restore
             held = inspected.root.places.held_by_boxes
@@ -324,7 +324,7 @@ class Granter:
         return run
 
     def _box_limits(self, granted: Touches) -> BoxLimits:
-        """The time on the clock is what bounds a command: a process may use every core for as long as that."""
+        """Wall-clock time limits a command: within it a process may use every core."""
         seconds = self.limits.command_seconds(granted)
         return BoxLimits(
             wall_seconds=seconds,
@@ -335,7 +335,7 @@ class Granter:
         )
 
     def _hidden(self, inspected: Inspected) -> tuple[str, ...]:
-        """What a policy rule denies to everything is not there for a command; only what exists can be hidden."""
+        """Paths that a policy rule denies to every tool are hidden from a command; only what exists can be hidden."""
         root = inspected.root
         paths = (root.folder / name for name in hidden_paths(self._policy().rules))
         hidden = tuple(str(path) for path in paths if path.exists() and not path.is_symlink())

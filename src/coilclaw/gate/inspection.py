@@ -31,13 +31,13 @@ MADE = "REPOSITORY_MADE"
 HELD = "RUN_BY_OTHERS_HELD"
 TAKEN = "RUN_BY_OTHERS_TAKEN"
 NAMED = 20
-"""So many names stand in a result."""
+"""The most names that a result lists."""
 ASKED = 500
-"""So many files are put on one card; more than that the owner moves by hand."""
+"""The most files on one card; beyond that the owner moves them by hand."""
 
 
 class Inspection:
-    """Looks at the workspace around every call that may change more of it than it names."""
+    """Inspects the workspace before and after every call that may change more of it than it names."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Inspection:
         self._warn = warn
 
     async def before(self, action: Action, inspected: Inspected) -> End | None:
-        """Write down how the workspace is; an end when the run must not begin."""
+        """Record the state of the workspace; returns an outcome if the run must not begin."""
         facts = inspected.facts
         if facts.only_reads or (facts.command is not None and facts.unsafe):
             return None
@@ -87,9 +87,9 @@ class Inspection:
             self._warn(f"{copied} files in the workspace were hard links to files outside it; they are copies now.")
 
     async def after(self, action: Action, end: End, root: Root) -> tuple[End, Record | None]:
-        """Move away what the run may not leave, say so in its end, and ask about what the owner may let in."""
+        """Quarantine what the run may not leave behind, say so in its outcome, and ask the owner what to release."""
         if root.left_nothing(action.action_id):
-            return end, None  # most calls only read: looking costs less than going to another thread to look
+            return end, None  # most calls only read: checking here is cheaper than switching to another thread
         try:
             found = await asyncio.to_thread(root.quarantine.end, action.action_id)
         except (CoilclawError, OSError) as error:
@@ -131,7 +131,7 @@ class Inspection:
 
 
 def _asked_about(inspected: Inspected) -> tuple[str, ...]:
-    """The names that the call itself shows, as asked for and as they lead; the owner said yes to them."""
+    """The names that the call itself shows, as given and as resolved; the owner said yes to them."""
     shown = [path for path in inspected.facts.paths if path.write and path.path_class == "executed"]
     spelled = (os.path.normpath(path.asked) for path in shown)
     return tuple(dict.fromkeys((*(path.relative for path in shown if path.relative), *spelled)))

@@ -1,4 +1,4 @@
-"""The intake: where calls come in. They are sealed, looked at, decided, proposed, and looked at again later."""
+"""The intake: where calls come in. It seals, inspects, decides and proposes them, and inspects them again later."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -35,7 +35,7 @@ Observer: TypeAlias = Callable[[str, dict[str, Json]], None]
 
 
 class Intake:
-    """Takes calls in. It decides and shows, and has no hand in any effect."""
+    """Takes calls in. It decides and shows, and causes no effect."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class Intake:
         return self._ttl()
 
     def decide(self, call: ToolCall, turn: Turn) -> Decision:
-        """What the gate would say now, without doing anything."""
+        """What the gate would decide now, without doing anything."""
         return self._look(self._sealed(call), turn, "~")[1]
 
     async def proposed(self, call: ToolCall, turn: Turn, key: str) -> Action:
-        """The same as `propose`, but git is asked beside the event loop."""
+        """The same as `propose`, but git runs outside the event loop."""
         return self.propose(call, turn, key, await self._ahead(call, turn))
 
     def propose(self, call: ToolCall, turn: Turn, key: str, ahead: "LookedAt | None" = None) -> Action:
@@ -171,12 +171,12 @@ class Intake:
     # What came in earlier
 
     async def look(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
-        """The same as `look_again`, but git is asked beside the event loop."""
+        """The same as `look_again`, but git runs outside the event loop."""
         begun = action.begun or action.uncertain
         return self.look_again(action, turn, await self._ahead(action.call, turn, action.action_id, begun=begun))
 
     def look_again(self, action: Action, turn: Turn, ahead: "LookedAt | None" = None) -> tuple[Inspected, Action]:
-        """The action as things stand now: decided anew, with the digest it would have now."""
+        """The action re-evaluated: decided again, with the digest it would have now."""
         call = action.call
         if action.decision.code == "SECRET_NOT_GRANTED":  # the row keeps what was left of its arguments
             call = msgspec.structs.replace(call, withheld=True)
@@ -193,17 +193,17 @@ class Intake:
     # Showing
 
     def card(self, action: Action) -> Card:
-        """The card of a stored action, as things stand now."""
+        """The card of a stored action, by the current facts."""
         inspected, looked = self.look_again(action, self.turn_of(action))
         return self.render(looked, inspected)
 
     async def shown(self, action: Action) -> Card:
-        """The same as `card`, but git is asked beside the event loop."""
+        """The same as `card`, but git runs outside the event loop."""
         inspected, looked = await self.look(action, self.turn_of(action))
         return self.render(looked, inspected)
 
     def render(self, action: Action, inspected: Inspected) -> Card:
-        """The card of an action that was just looked at."""
+        """The card of an action that was just inspected."""
         restored = self._upkeep.restored(inspected)
         existing, held = self._upkeep.existing(inspected), self._upkeep.held(inspected)
         marked = self._upkeep.marked(action, inspected.touches)

@@ -29,24 +29,24 @@ from coilclaw.store.labels import (
 from coilclaw.store.tx import Tx
 
 MOST_BYTES = 16 << 20
-"""A larger file is told by its size and time alone."""
+"""A larger file is identified by size and time alone."""
 TRIFLE = 4
 """A file of fewer bytes says nothing about where others like it came from."""
 UNREAD_SIZE = 4096
 """Files that could not be read are known again elsewhere by their size, from this size on."""
 
 WORKSPACE: Label = untrusted("workspace")
-"""The label of everything, when there is too much to tell."""
+"""The label of everything, when there is too much to look through."""
 
 FOLDER, NAME, UNREAD, HOLD = "dir", "name", "unread", "held"
 """A folder with all in it, a name alone, a file there was no time to read, the workspace held by an action."""
 CLOSED = "closed"
-"""What is there and cannot be looked at."""
+"""Content that exists but cannot be read."""
 _SYSTEM = ("/usr/", "/bin/", "/lib/", "/lib64/", "/etc/", "/dev/null", "/dev/zero")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one question may look at."""
+    """Limits on how much one lookup may examine."""
 
     rows: int = 200_000
     """Labels looked through; those of one path are found whatever their number."""
@@ -73,7 +73,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TooMuch(Exception):
-    """There is more to look at than one question may."""
+    """There is more to examine than one lookup may."""
 
 
 def inside(workspace: Path, path: str) -> str | None:
@@ -110,12 +110,12 @@ def signs_of(seen: Seen) -> set[str]:
 
 
 def _of_the_system(path: str) -> bool:
-    """Whether an absolute path can only lead to the system's own files, and not by way of a process to any other."""
+    """Whether an absolute path can only lead to the system's own files, and not through a process to any other."""
     return os.path.normpath(path).startswith(_SYSTEM)
 
 
 class Reading:
-    """Looks at files, within a budget of bytes; what was read once is remembered while nothing about it changes."""
+    """Reads files within a budget of bytes; a result is cached while nothing about the file changes."""
 
     def __init__(self, workspace: Path, most: int = LIMITS.bytes) -> None:
         self.workspace = workspace
@@ -172,13 +172,13 @@ class Reading:
 
 
 class Question:
-    """Which labels paths bear."""
+    """Which labels paths carry."""
 
     def __init__(self, workspace: Path, db: Tx, limits: Limits = LIMITS, *, root: str, besides: str = "") -> None:
         self._workspace = workspace
         self._db = db
         self._root = root
-        """Whose rows are asked: those of no other root."""
+        """The root whose rows are used, and no others."""
         self._besides = besides
         """A folder whose name is asked for, and nothing in it."""
         self._limits = limits
@@ -232,7 +232,7 @@ class Question:
         return not self._all <= self._found
 
     def _named(self, path: str) -> None:
-        """The labels of a path as somebody wrote it: what it is called, and what it leads to."""
+        """The labels of a path as written: of its name, and of what it leads to."""
         try:
             real = os.path.realpath(os.path.join(self._workspace, path))  # noqa: PTH118 - text in, text out
             spelled, led = inside(self._workspace, path), inside(self._workspace, real)
@@ -270,7 +270,7 @@ class Question:
             self._below("")
 
     def _look_through(self, folder: str) -> bool:
-        """Look at everything below; True when links lead out of the folder, so that this was not everything."""
+        """Examine everything below; True when links lead out of the folder, so that this was not everything."""
         self._load()
         for path, is_link in self._candidates(folder):
             if is_link and folder:

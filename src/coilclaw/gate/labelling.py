@@ -37,7 +37,7 @@ SHOWN_BYTES = 1 << 19
 
 
 NAMED = 20
-"""So many folders stand in a result."""
+"""The most folders that a result lists."""
 
 
 class Labelling:
@@ -46,7 +46,7 @@ class Labelling:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    # Before: what the owner is shown, and that it still is so
+    # Before: what the owner is shown, and whether it still holds
 
     def existing(self, inspected: Inspected) -> Existing | None:
         """What the file a call would write holds now, for the difference on its card."""
@@ -122,7 +122,7 @@ class Labelling:
         return record
 
     def is_as_seen(self, action_id: str, inspected: Inspected) -> bool:
-        """Whether everything still is as the owner was shown."""
+        """Whether everything is still as it was shown to the owner."""
         noted = seen_hash(self._db.reader, action_id)
         told = msgspec.structs.replace(inspected, facts=msgspec.structs.replace(inspected.facts, irreversible="told"))
         if noted == self.seen(told):
@@ -177,7 +177,7 @@ class Labelling:
         return write
 
     def _moving(self, inspected: Inspected, turn: Turn) -> Write | None:
-        """Labels go along with a file; who chose the new name, and what it was called before, stays with the name."""
+        """Labels move with a file; those of who chose the new name, and of the old name, stay with the name."""
         taken, (source, target) = inspected.taken, inspected.touches.moves or ("", "")
         tops = {path.asked: path.relative for path in inspected.facts.paths if not path.within}
         start, end = tops.get(source), tops.get(target)
@@ -202,7 +202,7 @@ class Labelling:
         return write
 
     def _flowing(self, inspected: Inspected, turn: Turn) -> tuple[Label, ...]:
-        """Every untrusted source that may find its way into what the call writes."""
+        """Every untrusted source that may flow into what the call writes."""
         labels = [
             *turn.taint,
             *inspected.taint,
@@ -213,7 +213,7 @@ class Labelling:
         return untrusted_only(labels)
 
     def carried(self, inspected: Inspected) -> tuple[Label, ...]:
-        """What the files a call can read carry; asked before and after, because it may have read at either moment."""
+        """The labels of the files a call can read; looked up before and after, as it may have read at either time."""
         if inspected.facts.command is not None:
             return _carried_by_command(inspected, inspected.facts.command)
         if inspected.touches.target is not None or inspected.touches.searches:
@@ -230,7 +230,7 @@ class Labelling:
     async def after(
         self, action: Action, end: End, inspected: Inspected, turn: Turn, carried: tuple[Label, ...], kept: Kept
     ) -> tuple[End, Record | None]:
-        """Label what a call brought, note it in the turn, and record what it changed with its end."""
+        """Label what a call brought in, note it in the turn, and record what it changed with its outcome."""
         end = self._labelled(end, inspected, carried)
         turn.take_in(end.result.label, kept=not _is_external(inspected))
         touches = inspected.touches
@@ -281,7 +281,7 @@ class Labelling:
         return await self._recording(action, inspected, touched, labels, Kept())
 
     def release(self, action: Action, inspected: Inspected) -> Record | None:
-        """For a call that touched nothing, or nothing that counts: what it held until now is let go."""
+        """Release the holds of a call that touched nothing, or nothing that counts."""
         if inspected.facts.command is None:
             return None
 
@@ -291,7 +291,7 @@ class Labelling:
         return record
 
     def _touched(self, inspected: Inspected, found: list[str] | None, result: ToolResult | None) -> tuple[str, ...]:
-        """Workspace files a call changed, or may have; the whole workspace when that cannot be told."""
+        """Workspace files a call changed, or may have changed; the whole workspace if that is unknown."""
         told = result.metadata.get("paths") if result is not None else None
         if isinstance(told, list) and inspected.facts.command is None:
             return tuple(str(path) for path in told)
@@ -341,7 +341,7 @@ class Labelling:
 
 
 def _existing(root: Root, path: PathFact) -> Existing | None:
-    """What stands at a path."""
+    """What is at a path."""
     try:
         size = os.lstat(path.absolute).st_size
     except OSError:
@@ -395,7 +395,7 @@ def _is_external(inspected: Inspected) -> bool:
 
 
 def _is_private(inspected: Inspected) -> bool:
-    """Whether a call brings what is kept on this machine, and not merely a word about what it did."""
+    """Whether a call returns content kept on this machine, and not merely a report of what it did."""
     tool, touches = inspected.tool, inspected.touches
     if tool is None or touches.public:
         return False

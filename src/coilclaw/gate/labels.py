@@ -61,11 +61,11 @@ from coilclaw.store.running import running_commands
 from coilclaw.store.tx import Tx
 
 MOST_PATHS = 4000
-"""More files than this at once are not labelled one by one: the workspace is, as a whole."""
+"""When more files than this change at once, the workspace is labelled as a whole."""
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """Paths as they were looked at."""
+    """Paths as they were when examined."""
 
     seen: tuple[Seen, ...]
 
@@ -102,7 +102,7 @@ class FileLabels:
 
     @property
     def _runtime_only(self) -> tuple[str, ...]:
-        """Folders that nobody but the runtime writes, so that no label is needed there."""
+        """Folders that only the runtime writes, so that they need no labels."""
         return RUNTIME_ONLY if self._everything is None else GIT_ONLY
 
     # Asking
@@ -344,7 +344,7 @@ class FileLabels:
         ]
 
     def forget(self, tx: Tx, rows: Sequence[LabelRow]) -> None:
-        """The owner vouches: these labels are no more."""
+        """The owner vouches: delete these labels."""
         drop_labels(tx, self._root, rows)
 
 

@@ -1,4 +1,4 @@
-"""Live output: what a command writes while it runs, for whoever watches. Redacted, visible, and never unbounded.
+"""Live output: what a command writes while it runs, shown to watchers. Redacted, made visible, and bounded.
 
 The command never waits for a watcher. What it writes within a moment is taken up to a bound, the rest of that moment is
 left out and counted; what is shown goes through the streaming redactor, each stream by itself, because one half of a
@@ -16,11 +16,11 @@ from coilclaw.secrets.stream import RedactingStream
 
 EVERY_SECONDS = 0.1
 MOST_WAITING = 32 << 10
-"""Bytes of each stream that are taken within such a moment."""
+"""Bytes of each stream that are taken per interval."""
 MOST_SAID = 64 << 10
-"""Characters said at once: made visible, a control character becomes eight."""
+"""Characters shown at once: made visible, a control character becomes eight."""
 KEPT = 64 << 10
-"""Characters that are kept for those who come later."""
+"""Characters that are kept for watchers who join later."""
 
 
 class _Stream:
@@ -61,7 +61,7 @@ class _Stream:
 
 
 class LiveOutput:
-    """The output of one command. `say` is told each piece and how many characters were said before it."""
+    """The output of one command. `say` gets each piece and how many characters were shown before it."""
 
     def __init__(self, redacting: Callable[[], RedactingStream], say: Callable[[int, str], None]) -> None:
         self._streams: dict[OutputName, _Stream] = {"stdout": _Stream(redacting), "stderr": _Stream(redacting)}
@@ -69,9 +69,9 @@ class LiveOutput:
         self._timer: asyncio.TimerHandle | None = None
         self._broken = False
         self.text = ""
-        """The last of what was said."""
+        """The end of what was shown."""
         self.length = 0
-        """How many characters were said."""
+        """How many characters were shown."""
 
     def __call__(self, name: OutputName, data: bytes) -> None:
         """Take what the command wrote."""
@@ -80,7 +80,7 @@ class LiveOutput:
             self._timer = asyncio.get_running_loop().call_later(EVERY_SECONDS, self._flush)
 
     def close(self) -> None:
-        """The command is over: say what was held back."""
+        """The command is over: show what was held back."""
         if self._timer is not None:
             self._timer.cancel()
         self._show(final=True)

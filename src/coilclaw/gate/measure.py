@@ -1,4 +1,4 @@
-"""Measuring: how long something took, told to whoever wants to know. Nobody does unless a server listens."""
+"""Measuring: reports how long something took. Only a server listens."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -8,4 +8,4 @@ Measure: TypeAlias = Callable[[str, str, float], None]
 
 
 def unmeasured(what: str, of: str, seconds: float) -> None:
-    """Nobody wants to know."""
+    """Discards the measurement."""

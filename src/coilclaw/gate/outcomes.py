@@ -15,7 +15,7 @@ from coilclaw.packets.ports import Recovery, Tool, ToolOutput
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
 
 Sequel: TypeAlias = Literal["none", "again", "uncertain"]
-"""What an attempt leaves open: nothing; no effect, so it may be tried again; or an effect that may have happened."""
+"""What an attempt leaves open: nothing; no effect, so it may be retried; or an effect that may have happened."""
 
 LONGEST_PAUSE = 3600.0
 WHY_CHARACTERS = 300
@@ -31,9 +31,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False
     """The attempt is over and has its receipt, but the action will be tried again."""
     running: bool = False
-    """It goes on in the background; its receipt is written when it ends."""
+    """It continues in the background; its receipt is written when it ends."""
     edited: bytes | None = None
-    """The owner said no and wrote these arguments instead; whoever carries calls of a turn proposes them."""
+    """The owner said no and wrote these arguments instead; the carrier of the turn's calls proposes them."""
 
     @property
     def pending(self) -> bool:
@@ -49,9 +49,9 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     sequel: Sequel = "none"
     begun: bool = True
-    """False only when it was cut off before it could have had any effect: what was approved earlier goes on later."""
+    """False only when it was cut off before it could have had any effect: an earlier approval then still holds."""
     delay: float = 0.0
-    """The seconds that the other end asked to wait before it is tried again."""
+    """Seconds that the server asked us to wait before a retry."""
 
 
 class NextStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class NextStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How often, and with what pauses, an action is tried again."""
+    """How often, and with what pauses, an action is retried."""
 
     max_attempts: int = 5
     pause_seconds: float = 5.0
@@ -102,7 +102,7 @@ def _bad(status: ReceiptStatus, code: str, text: str, reason: str = "", sequel: 
 
 
 def ended_badly(code: str, text: str) -> End:
-    """It did not begin, or what it left cannot be relied on."""
+    """It did not begin, or its result is not reliable."""
     return _bad("failed", code, text)
 
 
@@ -142,7 +142,7 @@ def end_of(work: "asyncio.Future[ToolOutput]", redact: Callable[[str], str]) -> 
 
 
 def waiting(action: Action, *, by_passkey: bool) -> ToolResult:
-    """What the model is told about a call that waits for the owner."""
+    """The message to the model about a call that waits for the owner."""
     reasons = " ".join(action.decision.reasons)
     text = f"pending {action.action_id}: approval needed, so nothing has happened yet. {reasons}"
     if by_passkey:
@@ -151,7 +151,7 @@ def waiting(action: Action, *, by_passkey: bool) -> ToolResult:
 
 
 def ended_read(end: End) -> End:
-    """The end of a read, which was never claimed: it had no effect and is not retried; whoever asked may ask again."""
+    """The outcome of a read, which was never claimed: it had no effect and is not retried; the caller may retry."""
     return end if end.sequel == "none" else msgspec.structs.replace(end, status="failed", sequel="none")
 
 
@@ -188,13 +188,13 @@ def died() -> End:
 
 
 def looked_up() -> End:
-    """An earlier attempt is known at the other end: it was done, once."""
+    """The server knows of an earlier attempt: it was done, once."""
     text = "An earlier attempt did it: the receiver already has its key."
     return End(status="allowed", result=ToolResult(success=True, output=text, code="LOOKED_UP", label=INTERNAL))
 
 
 def resolved(*, executed: bool) -> End:
-    """The owner knows how it ended."""
+    """The owner said how it ended."""
     if executed:
         text = "The owner resolved it: it was done."
         result = ToolResult(success=True, output=text, code="RESOLVED_EXECUTED", label=INTERNAL)
@@ -214,13 +214,13 @@ def changed() -> End:
 
 
 def rules_changed() -> End:
-    """The rules it was decided by are not the ones in force any more, or would ask where they did not."""
+    """The rules that decided it are no longer in force, or would now ask where they did not."""
     text = "Denied. The rules changed between the decision and the effect; propose it again for a new decision."
     return _bad("denied", "RULES_CHANGED", text)
 
 
 def answer_gone() -> End:
-    """The standing answer that let it run without asking does not hold any more."""
+    """The standing answer that let it run without asking is no longer valid."""
     text = "Denied. The standing answer it relied on was revoked or has expired; propose it again: the owner is asked."
     return _bad("denied", "ANSWER_GONE", text)
 
@@ -236,13 +236,13 @@ def stopped_before() -> End:
 
 
 def too_many_running(most: int) -> End:
-    """So many commands of a conversation run in the background already."""
+    """Too many commands of the conversation already run in the background."""
     text = f"Denied. {most} background commands are already running here; wait for one (command_status) or end one."
     return _bad("denied", "TOO_MANY_COMMANDS", text)
 
 
 def held() -> End:
-    """ESTOP came after the claim and before the effect: the action goes on when it is cleared."""
+    """ESTOP came after the claim and before the effect: the action continues when ESTOP is cleared."""
     return _bad(
         "failed",
         "ESTOP",
@@ -257,7 +257,7 @@ def cut_before() -> End:
 
 
 def not_kept(why: str) -> End:
-    """What it would have written could not be kept, and nobody had said yes to that."""
+    """The files it would have changed could not be saved for undo, and the owner had not accepted that."""
     text = f"It was not done because it could not have been undone: {why} If proposed again, it asks the owner first."
     return _bad("failed", "CANNOT_BE_UNDONE", text)
 
@@ -290,7 +290,7 @@ def expired() -> End:
 
 
 def withdrawn(reason: str) -> End:
-    """Nobody needs it any more."""
+    """It is no longer needed."""
     return _bad("denied", "WITHDRAWN", f"It was withdrawn: {reason}.", reason)
 
 

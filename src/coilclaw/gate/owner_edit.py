@@ -20,7 +20,7 @@ async def carry_edited(conveyor: Conveyor, turn: Turn, action: Action, args: byt
     post = conveyor.records.post(new)
 
     def record(tx: Tx, result: ToolResult) -> None:
-        if post is not None and result.code != "APPROVAL_NEEDED":  # its end is posted by whoever carries it out
+        if post is not None and result.code != "APPROVAL_NEEDED":  # whoever carries it out later posts its outcome
             post(tx, result)
 
     return await conveyor.carry(new, turn, stored=False, record=record)

@@ -46,7 +46,7 @@ Record: TypeAlias = Callable[[Tx, ToolResult], None]
 Write: TypeAlias = Callable[[Tx], None]
 """Something to write in somebody else's transaction."""
 Verdict: TypeAlias = Literal["executed", "not-executed", "retry"]
-"""What the owner says of an end that nobody knows."""
+"""The owner's statement about an unknown outcome."""
 Reached: TypeAlias = Callable[[str], None]
 """Called at every boundary. It does nothing; crash tests replace it."""
 
@@ -80,7 +80,7 @@ class Records:
         return self._held.path.stem
 
     def is_gone(self, worker: str) -> bool:
-        """Whether nobody goes by that name any more: the actions in its hands are free."""
+        """Whether no process holds that name any more: its claimed actions are then free."""
         return holder_is_gone(self._locks / f"{worker}.lock")
 
     def releasing(self, action: Action) -> None:
@@ -302,7 +302,7 @@ class Records:
             raise Taken(action.action_id)
 
     async def wait(self, action: Action, result: ToolResult, *, stored: bool, record: Record | None) -> None:
-        """Leave an action waiting for the owner, in nobody's hands."""
+        """Leave an action waiting for the owner, unclaimed."""
 
         await self.db.write(lambda tx: self.leave(tx, action, result, stored=stored, record=record))
 
@@ -393,7 +393,7 @@ class Refused(StorageError):
 
 
 class Stopped(StorageError):
-    """ESTOP holds the action; it goes on when the owner clears it."""
+    """ESTOP holds the action; it continues when the owner clears ESTOP."""
 
     def __init__(self) -> None:
         super().__init__("ESTOP holds the action.", remedy="It continues when ESTOP is cleared.")

@@ -18,7 +18,7 @@ SHOWN = 200
 MOST_VALUES = 100
 _BLOCK = 1 << 18
 _SEARCHES = 200
-"""How many short phrases are looked for in the whole text; more are told by their words."""
+"""How many short phrases are searched for in the whole text; beyond that, their words are compared."""
 _MISSES = 1000
 
 _HIDDEN = re.compile(

@@ -113,7 +113,7 @@ def _fitting(source: PathFact, target: PathFact | None, *, overwrites: bool) -> 
 
 
 def _entries(source: PathFact, *, closed: bool) -> Iterator[TakenEntry]:
-    """The thing itself, and everything in it, folders before what they hold."""
+    """The path itself and everything in it, folders before their contents."""
     info = os.lstat(source.absolute)
     is_folder = stat.S_ISDIR(info.st_mode)
     yield TakenEntry(

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class CancelRequest:
-    """Whether whoever asked is gone, and with them the call that is under way."""
+    """Whether the caller is gone, and with it the call that is under way."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -25,7 +25,7 @@ class CancelRequest:
             work.cancel()
 
     def ask(self) -> None:
-        """Whoever asked is gone."""
+        """The caller is gone."""
         self.asked = True
         if self._work is not None:
             self._work.cancel()

@@ -27,7 +27,7 @@ _ANCHORED = "ledger_anchored"
 
 
 class AnchorFault(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that does not hold of anchored heads."""
+    """One fault in anchored heads."""
 
     size: int
     """The receipt it is about; 0 when it is about something else."""
@@ -36,7 +36,7 @@ class AnchorFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Anchored(msgspec.Struct, frozen=True, kw_only=True):
-    """What a branch holds: its heads that are signed and in order, and what does not hold."""
+    """What a branch holds: its heads that are signed and in order, and its faults."""
 
     heads: tuple[Head, ...]
     keys: tuple[str, ...]
@@ -103,13 +103,13 @@ class _Walk:
         self._keys = keys
         self._loaded: dict[str, Ed25519PublicKey] = {}
         self._before: list[bytes] = []
-        """The lines back to the last chained head: what the next one says of those before it."""
+        """The lines back to the last chained head: the next head states their hash."""
         self._last: Head | None = None
         self._chained = False
         self.heads: list[Head] = []
 
     def faults(self, data: bytes) -> list[AnchorFault]:
-        """Everything that does not hold, at most a hundred."""
+        """All faults, at most a hundred."""
         *lines, torn = data.split(b"\n")
         found: list[AnchorFault] = []
         for number, line in enumerate(lines, 1):
@@ -149,7 +149,7 @@ class _Walk:
             yield fault("dropped", "does not continue the one before it: a head is missing or was changed")
         if self._chained and not head.previous:
             yield fault("forged", "does not name the one before it")
-        if last is not None and head.audit < last.audit:  # of times nothing is expected: clocks are set back
+        if last is not None and head.audit < last.audit:  # times are not compared: clocks are set back
             yield fault("forked", "covers fewer audit events than the one before it")
 
     def _take(self, head: Head, line: bytes) -> None:

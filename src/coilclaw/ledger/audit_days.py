@@ -27,7 +27,7 @@ class AuditDay(NamedTuple):
     last: int
     """The number of its last event."""
     mark: str
-    """What is another one as soon as any of its events, or any before them, is."""
+    """A value that changes as soon as any of its events, or any before them, changes."""
 
 
 class _Numbered(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ _NUMBERED = msgspec.json.Decoder(_Numbered)
 
 
 def day_path(day: str) -> str:
-    """Where the events of a day stand."""
+    """The path of a day's events."""
     return f"audit/{day.replace('-', '/')}.jsonl"
 
 
@@ -145,7 +145,7 @@ class PrunedNumbers:
 def day_file(
     rows: Iterable[Row], earlier: Iterable[Mapping[int, bytes]], pruned: PrunedNumbers, redact: Callable[[Json], Json]
 ) -> bytes:
-    """A day's file: its rows, and of files that were written earlier what has gone from the database since."""
+    """A day's file: its rows, and those of an earlier file that have since been removed from the database."""
     lines = {number: line for each in earlier for number, line in each.items() if number in pruned}
     lines |= {row[0]: export_line(row, redact) for row in rows}
     return b"".join(lines[number] for number in sorted(lines))

@@ -72,9 +72,9 @@ class OwnDeed(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the runtime did itself, under an earlier approval: a guest was started, or ended."""
 
     name: str
-    """What was done; it stands where an action's receipt names its tool."""
+    """What was done; stored where an action's receipt names its tool."""
     subject: JsonObject
-    """To what. The receipt has its hash, and that of what came of it."""
+    """To what. The receipt has its hash, and the hash of the result."""
     result: JsonObject
     status: ReceiptStatus
     code: str

@@ -23,7 +23,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told of an attachment; its bytes go nowhere."""
+    """What is shown of an attachment; its bytes go nowhere."""
 
     name: str
     type: str

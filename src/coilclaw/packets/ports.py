@@ -313,7 +313,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """The new content of the edited input: the bytes that were shown."""
     ask_owner: Callable[[str], Awaitable[str]] | None = None
     during: Callable[[], AbstractContextManager[OnOutput]] | None = None
-    """While it lasts, what the call writes to what it gives is shown live to whoever watches, redacted."""
+    """Yields a callback: output that the call passes to it is shown live to watchers, redacted."""
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that count as printable but are invisible."""
 
 
-# By runs: a command that writes nothing but controls must not keep whoever shows them busy.
+# By runs: a command that writes only control characters must not keep the display busy.
 _CONTROLS_OR_BREAKS = re.compile(r"[^ -~]+")
 _CONTROLS = re.compile(r"[^ -~\n\t]+")
 _NUMBERS = {number: f"⟨U+{number:04X}⟩" for number in (*range(32), 127)}

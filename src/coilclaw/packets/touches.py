@@ -100,7 +100,7 @@ class Touches(msgspec.Struct, frozen=True, kw_only=True):
     governs: bool = False
     """This very call changes what governs the agent, though not every call of its tool does."""
     guest: str = ""
-    """The guest it would call; where that reaches out, what the model wrote goes along."""
+    """The guest it would call; if that has network access, the model's text leaves with the call."""
     tightens: bool = False
     """It only takes something away from the agent: no autonomy keeps the owner from that."""
     in_workspace: bool = False
@@ -113,7 +113,7 @@ class Touches(msgspec.Struct, frozen=True, kw_only=True):
     """What it would send or answer, as fetched: shown on the card, and an approval binds it like an input."""
 
     outlasts: bool = False
-    """It goes on after the turn, where nobody follows: work in the background, a message that reaches the owner."""
+    """It continues unattended after the turn: work in the background, a message that reaches the owner."""
     foreign: tuple[str, ...] = ()
     """Values of the effect that came from an account, such as recipients: always marked on the card."""
     text: str = ""

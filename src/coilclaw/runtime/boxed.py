@@ -1,4 +1,4 @@
-"""Commands of the runtime's own in a box: they end with ESTOP."""
+"""The runtime's own commands, run in a box; ESTOP ends them."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 async def run_until_stopped(app: "Runtime", spec: BoxSpec, box: "Box | None" = None) -> BoxResult | None:
-    """Run a command to its end; None when ESTOP ended it, or kept it from beginning."""
+    """Run a command to its end; None when ESTOP ended it or kept it from starting."""
     if app.estop.engaged():
         return None
     run = asyncio.ensure_future((box or app.open_box()).run(spec))

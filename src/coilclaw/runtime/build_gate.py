@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def build_conveyor(app: "Runtime", approve: Approver, ask_owner: Callable[[str], Awaitable[str]] | None) -> Conveyor:
-    """The conveyor of a home, with somebody to ask."""
+    """The conveyor of a home, with an approver."""
     _settle_repository(app)
     reached = timed_boundaries(app)
     labelling = Labelling(app.db)
@@ -223,7 +223,7 @@ def _job_limits(app: "Runtime", job_id: str) -> JobLimits | None:
 
 
 def _is_over(app: "Runtime", action: Action) -> bool:
-    """Whether the job, the coding session or the run of an SOP that an action belongs to has come to its end."""
+    """Whether the job, the coding session or the run of an SOP that an action belongs to has ended."""
     if action.job_id is not None:
         from coilclaw.store.jobs import load_job
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 Reader: TypeAlias = Callable[[], Tx]
-"""Opens the database, or says why that cannot be done."""
+"""Opens the database, or says why it cannot."""
 
 _REMEDY = "See `coilclaw init`."
 
 
 def examine(app: "Runtime", reader: Reader, *, short: bool) -> list[Probe]:
-    """Every probe, in the order a person would look. It is slow: use a connection of its own."""
+    """Every probe, in the order a person would check. It is slow: use a separate connection."""
     return [_python(), _home(app), *_database(app, reader), *_ledger(app), _workspace(app), _undo(app),
             *_inside(app, short=short), *_toolchains(app), *_features(app, reader, short=short),
             *_provider(app, reader), _estop(app, reader), *_boxes(app, short=short)]  # fmt: skip
@@ -71,7 +71,7 @@ def _database(app: "Runtime", reader: Reader) -> list[Probe]:
 
 
 def _lost(app: "Runtime", db: Tx) -> str:
-    """What the database lacks that was signed or logged; a ledger that cannot be read is the next probe's to tell."""
+    """What the database lacks that was signed or logged; the next probe reports a ledger that cannot be read."""
     from coilclaw.ledger.older import find_older
     from coilclaw.runtime.older_copy import in_words
 
@@ -147,19 +147,19 @@ def _undo(app: "Runtime") -> Probe:
 
 
 def _inside(app: "Runtime", *, short: bool) -> list[Probe]:
-    """What lies in the workspace that reaches beyond it, and whose it is."""
+    """What in the workspace reaches beyond it, and who owns the workspace."""
     from coilclaw.runtime.workspace_probes import hard_links, quarantined, repository
 
     try:
         workspace = app.workspace
     except CoilclawError:
-        return []  # the probe before this one says so
+        return []  # the previous probe reports it
     probes = [*repository(app), *quarantined(app)]
     return probes if short else [*probes, hard_links(workspace)]
 
 
 def _toolchains(app: "Runtime") -> list[Probe]:
-    """Whether boxes have the folders of programs that the owner lends them."""
+    """Whether the toolchain folders that the owner lends to boxes exist."""
     from coilclaw.sandbox.toolchains import lent
 
     folders = [str(each) for each in app.config.security.toolchains]
@@ -178,7 +178,7 @@ def _toolchains(app: "Runtime") -> list[Probe]:
 
 
 def _lacking(app: "Runtime") -> list[Probe]:
-    """Projects that are worked on with programs of the owner's which boxes do not see."""
+    """Projects that use programs of the owner's which boxes do not see."""
     from coilclaw.runtime.roots import lacking_in
     from coilclaw.sandbox.missing_programs import to_lend
     from coilclaw.store.projects import open_projects
@@ -186,7 +186,7 @@ def _lacking(app: "Runtime") -> list[Probe]:
     try:
         projects = open_projects(app.db.reader)
     except (CoilclawError, sqlite3.Error):
-        return []  # the probe of the database says so
+        return []  # the database's probe reports it
     return [
         Probe(name="toolchains", state="warn", detail=f"project {project.name}: {each.what}",
               remedy=f"Lend it, read-only: `{to_lend(each.folder)}`.")
@@ -195,7 +195,7 @@ def _lacking(app: "Runtime") -> list[Probe]:
 
 
 def _features(app: "Runtime", reader: Reader, *, short: bool) -> list[Probe]:
-    """What features look at; a home whose database or workspace is broken has told so already."""
+    """The probes of features; a broken database or workspace has been reported already."""
     try:
         reader()
         _ = app.workspace

@@ -28,11 +28,11 @@ LABEL = untrusted("copy")
 STEERS = ("never", "owner", "guarded")
 """Classes that no job with untrusted content may write: see docs/policy.md."""
 STEERING = ("SYSTEM.md", "policies", "skills", "sops", "cron", "memory/PREFERENCES.md")
-"""What the new bot obeys from its first minute on."""
+"""What governs the new bot from its first minute on."""
 
 
 class CopiedBot(msgspec.Struct, frozen=True, kw_only=True):
-    """What came along."""
+    """What was copied."""
 
     commit: str
     """The commit that was copied."""
@@ -45,7 +45,7 @@ class CopiedBot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def copy_bot(clone: Path, workspace: Path, clock: Clock) -> CopiedBot:
-    """Make a new workspace of a clone. It is put in place as a whole; when anything is wrong, nothing is left."""
+    """Make a new workspace from a clone. It appears as a whole; when anything fails, nothing is left behind."""
     if workspace.is_symlink() or workspace.exists():
         raise UsageError(
             f"there is a workspace already: {workspace}.",

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class JobKind(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs whose steps are not the model's own: an input of the job names what they follow."""
+    """Jobs whose steps do not come from the model: an input of the job names what they follow."""
 
     check: "Callable[[Runtime, str], None]"
     """Raises when what the input names cannot be followed."""
     step: "Callable[[Runtime, Conveyor, JobRow, JobLimits], Awaitable[StepReport]]"
     """Does the next step."""
     place: "Callable[[Runtime, str], tuple[int, Plan] | None]"
-    """How many steps of a job are over, and the plan that counts them; None before it has begun."""
+    """How many steps of a job are finished, and the plan that counts them; None before it has begun."""
     writes: bool = True
     """Whether such a job may change the bot's own files, and so has a tree of them."""
 
@@ -47,11 +47,11 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """What features add. Everything is a function, so that nothing is imported before it is used."""
 
     reach_out: "Callable[[Runtime], Post] | None" = None
-    """Posts what the agent says to the owner by itself."""
+    """Posts messages that the agent starts itself."""
     follow_up: "Callable[[Runtime, Action, Turn], FollowUp] | None" = None
     """Plans a job at a later time, for one call."""
     resume: "Callable[[Runtime, str], Awaitable[None]] | None" = None
-    """Goes on with the turn of a call that was answered at a terminal."""
+    """Continues the turn of a call that was answered at a terminal."""
     tools: "Callable[[Runtime], Iterable[Tool]]" = lambda _runtime: ()
     """The tools of features."""
     tools_version: "Callable[[Runtime], object]" = lambda _runtime: None
@@ -61,21 +61,21 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     audit_on_main: "Callable[[Runtime, str], int | None]" = lambda _runtime, _before: None
     """Up to which number the audit from before a time is in the bot's repository; None where it need not be."""
     probes: "Callable[[Runtime, Reader, bool], list[Probe]]" = lambda _runtime, _reader, _short: []
-    """What the doctor looks at besides the kernel."""
+    """What the doctor checks besides the kernel."""
     send_as: "Callable[[Runtime, Transport, HttpRequest], Awaitable[HttpResponse]]" = _sends_for_nobody
     """Sends a request in the name of a connected account."""
     skills: "Callable[[Runtime], TurnSkills] | None" = None
     """How turns consult skills."""
     job_skills: "Callable[[Runtime, str, str, str], Awaitable[tuple[SkillUse, ...]]] | None" = None
-    """How a job does before its first model call, by its turn, goal and intent: what it works under, then on record."""
+    """The same for a job, before its first model call, by its turn, goal and intent: records what it works under."""
     session_is_over: "Callable[[Runtime, str], bool]" = lambda _runtime, _session_id: False
-    """Whether a coding session has ended, so that nothing it asked for counts any more."""
+    """Whether a coding session has ended, so that its open requests are void."""
     put_session_pull: "Callable[[Runtime, PullRequest], Awaitable[int]] | None" = None
     """Opens or updates the pull request of a coding session; its number."""
     remote_job: "Callable[[Runtime, JobPacket], Coroutine[None, None, str]] | None" = None
-    """Hands a job in to run elsewhere; in words, what became of it."""
+    """Submits a job to run elsewhere; returns the result in words."""
     stop_elsewhere: "Callable[[Runtime], Coroutine[None, None, str | None]] | None" = None
-    """Tells a stop to where else work of this home runs; why that failed, empty when it did not, None for nowhere."""
+    """Forwards a stop to other places where this home's work runs; why it failed, empty if not, None if nowhere."""
     job_kinds: "Callable[[], Mapping[str, JobKind]]" = dict
     """By the input that names what such a job follows."""
 

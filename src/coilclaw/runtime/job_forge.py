@@ -14,7 +14,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """How the merge question of a job ended."""
 
     fate: Fate
-    """It was merged; the job goes on with `words`; it was closed for `words`; it stays open, and nobody is asked."""
+    """It was merged; the job continues with `words`; it was closed for `words`; it stays open without a question."""
     words: str = ""
     by_owner: bool = False
     """The words are the owner's."""
@@ -28,7 +28,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobForge(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job gets a tree of its own, and what is done with it in the end."""
+    """Gives a job a tree of its own, and turns it into a pull request in the end."""
 
     prepare: Callable[[JobRow], Awaitable[None]]
     """Give it a tree before its first step."""
@@ -39,12 +39,12 @@ class JobForge(msgspec.Struct, frozen=True, kw_only=True):
     settled: Callable[[JobRow], Awaitable[Settled]]
     """How the merge question ended."""
     deploy: Callable[[JobRow], Awaitable[str]]
-    """Put what was merged in place; why that failed and was taken back, or empty."""
+    """Deploy what was merged; why that failed and was reverted, or empty."""
     in_force: Callable[[JobRow], str]
-    """What there is to say of what was put in place: that it is in force, or which files keep the owner's edit."""
+    """A sentence about the deployment: that it is in force, or which files keep the owner's edit."""
     close: Callable[[JobRow, str], Awaitable[None]]
     """The job is over without a merge: close its pull request, if it is open, and remove its tree."""
     pr_days: Callable[[], int]
     """For how many days a pull request waits for an answer."""
     waits_for_merge: Callable[[JobRow], bool]
-    """Whether its pull request is what it waits for."""
+    """Whether it waits for its pull request."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from coilclaw.secrets.redactor import Redactor
 
 OUR_OWN = ("COILCLAW_ENCRYPTION_KEY_B64", "COILCLAW_ENCRYPTION_KEY_NEW_B64")
-"""What opens the vault is not looked for in it."""
+"""The vault's own key is never looked up in the vault."""
 MOST_BYTES = 64 * 1024
 
 
@@ -54,13 +54,13 @@ class Keyring(Mapping[str, str]):
         return [name for name in self.names if not self._app.environ.get(name)]
 
     def register_stored(self, redactor: "Redactor") -> None:
-        """Have what is stored redacted from the beginning. A database that cannot be read tells no secrets either."""
+        """Redact stored secrets from the start. A database that cannot be read gives away no secrets either."""
         for name in self.missing():
             with suppress(CoilclawError, sqlite3.Error):
                 self._stored(name, redactor)
 
     def _stored(self, name: str, redactor: "Redactor") -> str | None:
-        """What is stored under the name. It is known to the redactor before anybody else has it."""
+        """The value stored under the name. The redactor learns it before anybody else gets it."""
         from coilclaw.store.stored_secrets import get_secret, sealed_secret
 
         if not self._app.config.memory.path.exists():
@@ -82,7 +82,7 @@ def secret_names(config: "Config") -> frozenset[str]:
 
 
 def set_secret(app: "Runtime", name: str, value: str) -> str:
-    """Keep a secret; why ordinary text would be taken for it, or nothing."""
+    """Store a secret; returns why redacting it would also hit ordinary text, or nothing."""
     from coilclaw.ledger.audit import add_event
     from coilclaw.secrets.redactor import Redactor
     from coilclaw.store.stored_secrets import put_secret

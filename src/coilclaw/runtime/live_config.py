@@ -1,4 +1,4 @@
-"""The configuration of a process that stays: when config.toml changes, the new one is in force without a restart.
+"""The configuration of a long-running process: when config.toml changes, it takes effect without a restart.
 
 A file that does not hold, is empty or gone leaves the old configuration in force as a whole, and that is said. What a
 process cannot change while it runs keeps its value until the next start.
@@ -33,13 +33,13 @@ def needs_restart(path: KeyPath) -> bool:
 
 
 class LiveConfig:
-    """Notices that config.toml changed, and puts what it says in force or says why not."""
+    """Notices that config.toml changed, and applies it or says why not."""
 
     def __init__(self, app: "Runtime", stamp: FileStamp | None) -> None:
         self._app = app
         self._seen = stamp_of(app.home) if stamp is None else stamp
         self._said = app.config
-        """What the file said last; a process may be told otherwise when it starts, as by `up --addr`."""
+        """What the file said last; start options such as `up --addr` may override it."""
         self.fault = ""
         """Why the file as it is now is not in force; empty when it is."""
 
@@ -120,7 +120,7 @@ def _is_settled(stamp: FileStamp) -> bool:
 
 
 def _as_far_as_possible(old: Config, new: Config) -> Config:
-    """The new configuration, with what this process cannot change."""
+    """The new configuration, except for what this process cannot change while it runs."""
     return msgspec.structs.replace(
         new,
         workspace_dir=old.workspace_dir,
@@ -132,7 +132,7 @@ def _as_far_as_possible(old: Config, new: Config) -> Config:
 
 
 def _put_in_force(app: "Runtime", config: Config) -> None:
-    """Everything that was made from the old configuration is made anew when it is next needed."""
+    """Drop everything built from the old configuration; it is rebuilt when next needed."""
     from coilclaw.airlock.transport import Airlock
     from coilclaw.runtime.keyring import secret_names
 

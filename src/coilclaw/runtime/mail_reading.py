@@ -3,9 +3,9 @@
 from coilclaw.packets.mail import MailRead, TextRead
 
 HEADER_BYTES = 64 << 10
-"""All values of a header together are cut there: ten thousand recipients are not read one by one."""
+"""The longest header, all its values together; the rest is cut, so ten thousand recipients cost little."""
 SENDER_BYTES = 1000
-"""A longer From is nobody's."""
+"""The longest From header that is read; a longer one names nobody."""
 MOST_SENDERS = 200
 """Of different ones, over all the messages that one call shows."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredProvider:
-    """Answers as the provider inside does."""
+    """Wraps a provider and measures its answers."""
 
     def __init__(self, provider: "Provider", app: "Runtime") -> None:
         self._provider = provider
@@ -24,7 +24,7 @@ class MeasuredProvider:
 
     @property
     def name(self) -> str:
-        """The name it has in the configuration."""
+        """Its name in the configuration."""
         return self._provider.name
 
     @property
@@ -33,13 +33,13 @@ class MeasuredProvider:
         return self._provider.capabilities
 
     async def chat(self, request: ChatRequest, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """Answer once; a failure is written down and handed on."""
+        """Answer once; a failure is recorded and re-raised."""
         started = time.perf_counter()
         try:
             answer = incoming(await self._provider.chat(outgoing(request), on_text), request)
         except ProviderError as error:
             app, name, code = self._app, self.name, _code(error)
-            with suppress(StorageError):  # what the provider said is what whoever asked must hear
+            with suppress(StorageError):  # the caller must see the provider's error, not the database's
                 await app.db.write(lambda tx: add_event(tx, app.clock, "provider_failed", name, {"code": code}))
             raise
         self._app.measure("provider", self.name, time.perf_counter() - started)

@@ -32,7 +32,7 @@ class Models:
         self._say = say
 
     def provider(self, name: str) -> "Provider":
-        """The provider of that name, with those it leans on."""
+        """The provider of that name, with those it delegates to."""
         from coilclaw.config import GoogleModel, MockModel, ReliableModel, ServerModel
 
         model = self._config.providers.models.get(name)
@@ -102,7 +102,7 @@ class Models:
 
 
 def _wire(model: "ServerModel") -> "ModelWire":
-    """How a server is spoken to; only the wire that is configured is imported."""
+    """The wire format for a server; only the configured one is imported."""
     from coilclaw.config import AnthropicModel, ResponsesModel
 
     if isinstance(model, AnthropicModel):

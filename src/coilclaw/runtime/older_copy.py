@@ -1,4 +1,4 @@
-"""An older copy of the database was put back: all stops, nobody stays signed in, nothing is done twice."""
+"""An older copy of the database was restored: everything stops, all devices are signed out, nothing is done twice."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ REMEDY = "Restore the newer database, or see SECURITY.md, 'An older database', t
 
 
 def stop_if_older(app: "Runtime") -> None:
-    """Engage ESTOP when the rows lack what was signed or logged. Each break is told once; then it is the owner's."""
+    """Engage ESTOP when the rows lack what was signed or logged. Each break is reported once; the owner decides."""
     from coilclaw.ledger.older import find_older
     from coilclaw.store.meta import read_meta
 
@@ -57,7 +57,7 @@ def _settle(app: "Runtime", tx: Tx, older: "Older") -> None:
 
 
 def _doubt(app: "Runtime", tx: Tx, action_id: str) -> bool:
-    """Leave an action that was attempted before to the owner, who alone can say how it ended."""
+    """Leave an action that was attempted before to the owner: only the owner can say how it ended."""
     from coilclaw.ledger.audit import add_event
     from coilclaw.packets.action import ToolResult
     from coilclaw.packets.canonical import sha256_hex

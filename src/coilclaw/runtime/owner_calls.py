@@ -27,11 +27,11 @@ class OwnerCalls:
         self._conveyor = conveyor
 
     async def known(self, call: ToolCall, key: str | None) -> Action | None:
-        """The action an earlier request with this key made; a Conflict when that was for another call."""
+        """The action that an earlier request with this key created; a Conflict if that was for another call."""
         return None if key is None else await self._conveyor.intake.known(call, key)
 
     def earlier(self, tool: str, key: str | None) -> Action | None:
-        """The action an earlier request with this key made, whatever its arguments: for those that tell the time."""
+        """The action that an earlier request with this key created, whatever its arguments, which may hold the time."""
         return None if key is None else action_with_key(self._app.db.reader, tool, key)
 
     async def make(
@@ -68,7 +68,7 @@ class OwnerCalls:
         return await self.go_on(made, by=by) if at_once else made
 
     async def go_on(self, action: Action, *, by: str) -> Action:
-        """Take a call of lane A to its end, wherever it stands; others are left as they are."""
+        """Take a call of lane A to its end from whatever state it is in; leave others as they are."""
         if action.decision.lane == "A" and action.status == "PENDING":
             answered = await self._app.approvals(self._conveyor).approve(action, by=by, digest=action.digest)
             action = answered.action if isinstance(answered, Outcome) else answered
@@ -78,5 +78,5 @@ class OwnerCalls:
 
 
 def may_go_on(known: Action | None) -> bool:
-    """Whether a call under a key is still to be made, or leads somewhere: one that failed is tried anew."""
+    """Whether a call under a key is yet to be made, is pending or succeeded; a failed one is tried again."""
     return known is None or known.status in ("PENDING", "APPROVED", "EXECUTED")

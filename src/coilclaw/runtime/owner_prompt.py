@@ -20,7 +20,7 @@ GUIDANCE_KILOBYTES = 32
 
 
 def owner_prompt(app: "Runtime", turn: "Turn") -> str:
-    """The owner's SYSTEM.md and preferences, and where the turn works. Preferences of somebody else taint the turn.
+    """The owner's SYSTEM.md and preferences, and where the turn works. Preferences that others wrote taint the turn.
 
     A turn whose project is gone does not begin: nothing else takes the place of its folder.
     """
@@ -44,7 +44,7 @@ def _project_part(app: "Runtime", root: "Root") -> str:
         f"This conversation works in the owner's project {project.name}, in {project.path}. Where a tool speaks of the"
         " workspace it means this folder. Its .git is read-only: git_commit makes commits."
     )
-    if root.labels.labels_of(GUIDANCE):  # it would taint every turn before a word was said
+    if root.labels.labels_of(GUIDANCE):  # it would taint every turn from the start
         there = os.path.lexists(root.folder / GUIDANCE)
         return f"{told} It has an {GUIDANCE} that counts as untrusted, so it is not shown here." if there else told
     text = _text(app, GUIDANCE, GUIDANCE_KILOBYTES, root)

@@ -63,7 +63,7 @@ def is_address(host: str) -> bool:
 
 
 def _certificate(app: "Runtime") -> list[Probe]:
-    """What the configured certificate says of itself; a proxy's is seen when it is asked."""
+    """What the configured certificate states; a proxy's is read when connecting."""
     from coilclaw.secrets.certificates import standing_of
 
     server = app.config.server
@@ -124,7 +124,7 @@ async def _name(app: "Runtime", resolve: Resolver) -> Probe:
 
 
 async def _server(app: "Runtime", running: str | None) -> Probe:
-    """Whether our own port answers, asked on this machine under the name the phone uses."""
+    """Whether our own port answers on this machine, under the name that the phone uses."""
     if running is None:
         detail = "`coilclaw up` is not running on this home"
         return Probe(name="server", state="fail", detail=detail, remedy="Start it: `coilclaw up`.")
@@ -144,13 +144,13 @@ async def _server(app: "Runtime", running: str | None) -> Probe:
         return Probe(name="server", state="ok", detail=f"port {port} answers, and only to {server.tls_proxy}")
     if state == "certificate":
         return Probe(name="server", state="ok", detail=f"port {port} answers, and only to clients with a certificate")
-    if state in ("ok", "refused"):  # it may be known under another port; the next probe asks as a phone would
+    if state in ("ok", "refused"):  # it may be published under another port; the next probe connects as a phone would
         return Probe(name="server", state="ok", detail=f"port {port} answers")
     return Probe(name="server", state="fail", detail=detail, remedy=_remedy(detail))
 
 
 async def _outside(app: "Runtime", running: str | None, resolve: Resolver) -> list[Probe]:
-    """The whole way: by name, through whatever stands in front, with the origin the phone's page would have."""
+    """The whole path: by name, through any proxy, with the origin that the phone's page would have."""
     server = app.config.server
     if running is None or not server.public_url.startswith("https://"):
         return []
@@ -170,7 +170,7 @@ async def _outside(app: "Runtime", running: str | None, resolve: Resolver) -> li
     if state == "refused":
         remedy = "Have the proxy pass Host and Origin on unchanged, and public_url be what the phone opens."
         return [Probe(name="as a phone", state="fail", detail=detail, remedy=remedy)]
-    # A certificate that does not hold would not hold for a phone; an address may well be reachable for others only.
+    # A certificate that fails here fails on a phone too; an address may well be reachable from elsewhere only.
     level: Literal["fail", "warn"] = "fail" if "certificate" in detail else "warn"
     return [Probe(name="as a phone", state=level, detail=detail, remedy=_remedy(detail))]
 
@@ -184,7 +184,7 @@ def _remedy(detail: str) -> str:
 async def _asked(
     app: "Runtime", url: str, origin: str, resolve: Resolver
 ) -> tuple[Literal["ok", "refused", "certificate", "unreachable"], str]:
-    """Ask /health by an airlock that leads to that one place. The agent's own never leads to our port."""
+    """Request /health through an airlock that allows only that address. The agent's own never allows our port."""
     from coilclaw.airlock import Airlock, Listing
     from coilclaw.packets.http import HttpRequest
 
@@ -207,7 +207,7 @@ async def _asked(
     try:
         answer = await airlock.send(request)
     except CoilclawError as error:
-        # Its certificate was accepted and the request sent: it hung up because it wants one of ours.
+        # We accepted its certificate and sent the request; it hung up because it requires a client certificate.
         if app.config.server.tls_client_ca is not None and isinstance(error, TransportError) and error.sent:
             return ("unreachable", error.message.rstrip(".")) if error.timeout else ("certificate", "")
         return "unreachable", error.message.rstrip(".")

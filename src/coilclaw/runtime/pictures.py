@@ -1,4 +1,4 @@
-"""Reading a picture again that a call has read before: the same bytes, or none."""
+"""Reading again a picture that a call has read before: the same bytes, or none."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ SECRET = "[The picture cannot be shown: a secret is in it.]"  # noqa: S105 - not
 
 
 def picture_reader(app: "Runtime", turn: "Turn") -> Callable[[PictureRef], Image | str]:
-    """What reads pictures where a turn works. The gate let a call read these very bytes: no others are shown."""
+    """A reader of pictures in a turn's folder. The gate let a call read exactly these bytes: no others are shown."""
     root = app.roots.of_turn(turn)
     fault, places, folder = root.fault(), root.places, root.folder
 

@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
 
 class ListedProvider(msgspec.Struct, frozen=True, kw_only=True):
-    """A configured provider; its key is only ever named."""
+    """A configured provider; it holds the name of the key, never the key."""
 
     name: str
     kind: str
     model: str
-    """The model it is asked for; empty for a provider that passes questions on to others."""
+    """The model requested from it; empty for a provider that delegates to others."""
     base_url: str
-    """Where it is, without user and password; empty when it is on no server."""
+    """Its address, without user and password; empty when it has no server."""
     key_name: str
     """The name of its key; empty when it needs none."""
     key_set: bool
     """Whether that key is there, in the environment or in the vault."""
     leans_on: tuple[str, ...]
-    """The providers it passes questions on to."""
+    """The providers it delegates to."""
     default: bool
-    """Whether it is the one that answers."""
+    """Whether it is the default provider."""
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):

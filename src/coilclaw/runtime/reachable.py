@@ -49,7 +49,7 @@ def _signs_in_by_github(config: Config) -> bool:
 
 
 def open_airlock(app: "Runtime", say: "Log") -> "Airlock":
-    """The way out of a home; every request leaves a line in its logs."""
+    """The airlock of a home; it logs a line for every request."""
     import msgspec
 
     from coilclaw.airlock.log import EgressLine, line_json
@@ -66,7 +66,7 @@ def open_airlock(app: "Runtime", say: "Log") -> "Airlock":
 
 
 def sign_in_places(server: "McpServer") -> tuple[str, ...]:
-    """Where signing in to a server may go: its own origin, and the hosts that the owner named."""
+    """The hosts that signing in to a server may contact: its own origin, and those that the owner named."""
     if not server.oauth_hosts:
         return ()
     scheme, _, rest = server.url.partition("://")
@@ -86,7 +86,7 @@ def google_refuses(config: Config, identity: "Identity", path: str) -> bool:
 
 
 def transport_under(app: "Runtime", config: Config) -> "Transport":
-    """The way out as this configuration would have it: for a place that is approved, but not written down yet."""
+    """The airlock of a given configuration: for an address that is approved, but not in the file yet."""
     from coilclaw.airlock.transport import Airlock
 
     transport = app.transport
@@ -94,7 +94,7 @@ def transport_under(app: "Runtime", config: Config) -> "Transport":
 
 
 def unlistable(domains: Iterable[str]) -> tuple[str, ...]:
-    """What is wrong with entries that no list of domains can hold."""
+    """What is wrong with entries that are not valid in a list of domains."""
     from coilclaw.airlock.listing import DomainSet
 
     try:

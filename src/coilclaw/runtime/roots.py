@@ -100,7 +100,7 @@ def _root(app: "Runtime", places: Places, kept: Path, *, project_id: str = "", t
 
 
 def lacking_in(app: "Runtime", folder: str) -> "list[Missing]":
-    """The programs that a folder is worked on with and boxes do not see."""
+    """Programs that a folder uses and boxes do not see."""
     from coilclaw.gate.paths import sight_of
     from coilclaw.sandbox.missing_programs import lacking
 

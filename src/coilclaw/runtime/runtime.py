@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from coilclaw.store.memory import MemorySearch
 
 Log = Callable[[str, str, dict[str, Json]], None]
-"""Says an event to the people and programs that watch: level, event name, fields."""
+"""Reports an event to people and programs: level, event name, fields."""
 
 
 def _nothing(_: str) -> None:
-    """Boundaries go by unnoticed."""
+    """Ignores every boundary."""
 
 
 class Runtime:
@@ -77,13 +77,13 @@ class Runtime:
         self._unsafe = unsafe
         self.extensions = extensions
         self.reached = reached
-        """Told of every boundary the conveyor reaches; a test can make it the last one."""
+        """Called at every boundary of the conveyor; a test can crash there."""
         self.measure: Measure = unmeasured
-        """Told how long decisions and providers take; a server's meters listen here."""
+        """Receives how long decisions and providers take; a server's metrics subscribe here."""
         self.watchers: list[Callable[[str, dict[str, Json]], None]] = []
         """Called with every ordinary event before it is logged; a terminal's status line listens here."""
         self.listening: int | None = None
-        """The port the server took, while it listens."""
+        """The port on which the server listens, while it does."""
         self._conveyors: list[Conveyor] = []
         self._tools_version: object = None
         self.kept: dict[str, object] = {}
@@ -96,13 +96,13 @@ class Runtime:
         """The rules in force, and what they were made from."""
 
     def observe(self, event: str, fields: dict[str, Json]) -> None:
-        """Say an ordinary event, without secrets."""
+        """Report an ordinary event, without secrets."""
         for watcher in self.watchers:
             watcher(event, fields)
         self._say("info", event, fields)
 
     def announce(self, channel: str) -> None:
-        """Say what a process that stays or talks has started with."""
+        """Report what a long-running or interactive process has started with."""
         self.observe("startup", {"version": __version__})
         self.observe("config_path", {"path": str(self.home.config_file)})
         self.observe("workspace_path", {"path": str(self.config.workspace_dir)})
@@ -164,14 +164,14 @@ class Runtime:
         return MemorySearch(self.db, self.clock)
 
     async def leave(self) -> None:
-        """End whatever runs beside the calls of this process; to be awaited before its event loop ends."""
+        """End everything that runs in the background of this process; await it before the event loop ends."""
         if "background" in self.__dict__:
             await self.background.close()
         while self.leaving:
             await self.leaving.pop()()
 
     def close(self) -> None:
-        """Seal the ledger and give everything back."""
+        """Seal the ledger and release everything."""
         for conveyor in self._conveyors:
             conveyor.close()
         if "ledger" in self.__dict__:
@@ -183,7 +183,7 @@ class Runtime:
 
     @cached_property
     def redactor(self) -> "Redactor":
-        """Takes secrets out of everything that leaves."""
+        """Removes secrets from everything that leaves."""
         from coilclaw.secrets.redactor import Redactor
 
         named = ((name, self.environ.get(name, "")) for name in (*secret_variables(self.config), ENCRYPTION_KEY_NEW))
@@ -266,7 +266,7 @@ class Runtime:
 
     @cached_property
     def tools(self) -> "dict[str, Tool]":
-        """Every tool there is."""
+        """All tools."""
         from coilclaw.runtime.reachable import send_targets
         from coilclaw.runtime.settings import config_writer
         from coilclaw.tools.builtin import builtin_tools
@@ -475,7 +475,7 @@ class Runtime:
         return conveyor
 
     def executor(self, conveyor: "Conveyor") -> "Executor":
-        """Carries out what was approved."""
+        """Carries out approved actions."""
         from coilclaw.gate.executor import Executor
 
         return Executor(conveyor, self.approvals(conveyor), self.db, self.clock, self.home.locks_dir)

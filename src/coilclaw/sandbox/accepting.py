@@ -57,7 +57,7 @@ class Accepting:
 
 
 class HeldListeners:
-    """The listeners of one box that others accept from: kept open, so that whoever comes next can be lent them."""
+    """The listeners of one box that others accept from: kept open, so that the next process can borrow them."""
 
     def __init__(self, ports: tuple[int, ...]) -> None:
         self.ports = ports

@@ -31,7 +31,7 @@ def container_command(image: str, command: str, tree: Path, name: str) -> list[s
     """The whole command line. Pure."""
     if not _IMAGE.fullmatch(image):
         raise ToolError(
-            f"{image[:200]!r} is not an image by its digest.", remedy="Set forge.github.image.", begun=False
+            f"{image[:200]!r} is not a container image with a digest.", remedy="Set forge.github.image.", begun=False
         )
     return [
         "docker", "run", "--rm", "--name", name, "--network", "none", "--read-only", "--cap-drop", "ALL",

@@ -174,7 +174,7 @@ class Keeper:
             self._watch()
 
     async def start(self, starter: socket.socket, inherited: Inherited) -> None:
-        """Open the box; whoever ordered it becomes the first client."""
+        """Open the box; the process that ordered it becomes the first client."""
         tier = self._order.tier
         if tier not in {"A", "B"}:
             raise BoxUnavailable(
@@ -227,13 +227,13 @@ class Keeper:
         )  # fmt: skip
 
     def _may_begin(self, starter: socket.socket) -> None:
-        """Last of all: whoever ordered it is still there to know of it, and nothing is stopped."""
+        """The last check: the process that ordered it is still connected, and nothing is stopped."""
         if engaged(self._order.estop):
             raise ToolError("ESTOP is engaged.", remedy="Clear ESTOP first.", code="ESTOP", begun=False)
         starter.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             if not starter.recv(1, socket.MSG_PEEK):
-                raise ToolError("Whoever started this session is gone.", code="CANCELLED", begun=False)
+                raise ToolError("The process that started this session is gone.", code="CANCELLED", begun=False)
 
     # -- ESTOP
 

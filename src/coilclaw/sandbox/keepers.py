@@ -99,7 +99,7 @@ class Keepers:
             with contextlib.suppress(_NotTaken):
                 return await attached.open(connection, packed(ORDER, order), after=ACCEPTED, seconds=_START_SECONDS)
         raise ToolError(
-            "The process that starts sessions does not come up.", remedy="Try again in a moment.", code="NO_NURSERY",
+            "The process that starts sessions did not start.", remedy="Try again in a moment.", code="NO_NURSERY",
             begun=False,
         )  # fmt: skip
 
@@ -295,7 +295,9 @@ class AttachedTerminal(asyncio.Protocol):
                     await self._wait()
         except TimeoutError:
             raise ToolError(
-                "The session does not read what is typed.", remedy="Wait, or end what runs in it.", code="NOT_READ"
+                "The program in the session is not reading its input.",
+                remedy="Wait, or end that program.",
+                code="NOT_READ",
             ) from None
 
     def _is_open(self) -> bool:
@@ -339,7 +341,7 @@ class AttachedTerminal(asyncio.Protocol):
         await self._ask("finish")
 
     async def listeners(self) -> list[socket.socket]:
-        """The listening sockets inside, to accept from; the keeper keeps its own, for whoever comes after us."""
+        """The listening sockets inside, to accept from; the keeper keeps its own copies for later servers."""
         if not self._ports:
             return []
         return await asyncio.to_thread(self._borrow)
@@ -431,7 +433,7 @@ class AttachedTerminal(asyncio.Protocol):
             waiting.set_exception(answer.failure.error())
 
     def _hear_first(self, kind: int, payload: bytes) -> None:
-        """What is said once: before the session runs, or instead."""
+        """The single message before the session runs, or instead of it."""
         if self._welcomed.done():
             return
         if self._first_word is not None and kind == self._first_word[1] == ACCEPTED and self._transport is not None:

@@ -42,7 +42,7 @@ def is_reference(name: str) -> bool:
 
 
 class RepoCache:
-    """One of them. Blocking, and for one caller at a time: whoever changes it holds its lock."""
+    """One cached repository. Blocking, and for one caller at a time: hold its lock to change it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

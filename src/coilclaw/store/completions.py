@@ -8,7 +8,7 @@ Kind: TypeAlias = Literal[
     "actions", "conversations", "devices", "jobs", "pulls", "receipts", "schedules", "sop_runs",
 ]  # fmt: skip
 WAIT_SECONDS = 0.2
-"""A shell does not wait for a database that is busy."""
+"""Shell completion does not wait for a busy database."""
 
 
 class _Listing(NamedTuple):

@@ -9,7 +9,7 @@ from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.tx import Tx
 
 MOST_CHANGES = 20_000
-"""So many changes of files are remembered where no commit is ever made."""
+"""The most changes of files to remember where no commit is ever made."""
 Held: TypeAlias = tuple[str | None, str | None]
 """SHA-256 of what a file held before an action and after it: empty where there was none, None where nobody knows."""
 
@@ -88,6 +88,6 @@ def changed_since_commit(db: Tx) -> list[FileChanged]:
 
 
 def forget_changed(tx: Tx, known: Sequence[FileChanged]) -> None:
-    """These changes stand in a commit now; what was changed again meanwhile stays noted."""
+    """Forget these changes, which a commit now contains; files changed again meanwhile stay noted."""
     if known:
         tx.execute("DELETE FROM changed_files WHERE seq <= ?", (known[-1].seq,))

@@ -149,7 +149,7 @@ def copy_labels(tx: Tx, source: str, target: str) -> None:
 
 
 def drop_root(tx: Tx, root: str) -> None:
-    """Take away every label of a root that is no more."""
+    """Delete every label of a root that no longer exists."""
     tx.execute("DELETE FROM file_labels WHERE root = ?", (root,))
 
 

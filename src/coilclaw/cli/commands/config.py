@@ -70,7 +70,7 @@ def set_keys(words: tuple[str, ...], op: str | None) -> int:
     if op is not None:
         key, *items = words
         if not items:
-            raise UsageError(f"what shall be {'added to' if op == 'add' else 'removed from'} {key}?")
+            raise UsageError(f"what should be {'added to' if op == 'add' else 'removed from'} {key}?")
         return _change([SettingChange(key=key, op=cast("Op", op), value=item) for item in items])
     if len(words) % 2:
         raise UsageError(f"{words[-1][:80]} has no value.", remedy="Give KEY VALUE, or several such pairs.")

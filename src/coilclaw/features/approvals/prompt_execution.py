@@ -7,7 +7,7 @@ from coilclaw.packets.action import Action
 
 
 class PromptExecution:
-    """Starts approved actions right away. Whoever claims one first carries it out: a worker may be faster."""
+    """Starts approved actions right away. The first to claim one carries it out: a worker may be faster."""
 
     def __init__(self, conveyor: Conveyor) -> None:
         self._conveyor = conveyor

@@ -251,7 +251,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def approval_of(core: Core, redacting: Redacting, action: Action, by: str) -> ApprovalCard:
-    """The card of an action for whoever would answer it."""
+    """The card of an action for the person who would answer it."""
     return (await approvals_of(core, redacting, (action,), by))[0]
 
 

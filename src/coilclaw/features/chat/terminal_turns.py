@@ -1,4 +1,4 @@
-"""Turns at the terminal: on record like every other, so that what a dead process left is taken up, by whoever comes."""
+"""Turns at the terminal: stored like every other, so that any later process can resume what a dead one left."""
 
 import asyncio
 import sqlite3

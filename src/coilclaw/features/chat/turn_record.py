@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class TurnRecord:
-    """Writes turns. Whoever was faster is right: a change of what no longer stands so changes nothing."""
+    """Writes turns. The first writer wins: an update of a turn that has changed meanwhile does nothing."""
 
     def __init__(self, app: "Runtime") -> None:
         self._app = app

@@ -82,7 +82,7 @@ async def _show(app: "Runtime", lines: "AsyncIterator[bytes]") -> None:
 
 
 async def _input_ends() -> None:
-    """Return when standard input closes: whoever started us is gone, or wants us to end."""
+    """Return when standard input closes: the process that started us is gone, or wants us to end."""
     over = asyncio.get_running_loop().create_future()
 
     def heard() -> None:

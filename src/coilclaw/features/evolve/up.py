@@ -154,7 +154,7 @@ async def _watch(app: "Runtime", places: EvolvePlaces, stopped: asyncio.Event, d
     why = "ESTOP" if app.estop.engaged() else "stop" if stopped.is_set() else f"exit {watcher_process.ended()}"
     await _note(app, "evolve_stopped", {"why": why})
     if not stopped.is_set() and not app.estop.engaged():
-        app.warn(f"The watcher ended by itself ({why}) and is started again.")
+        app.warn(f"The watcher ended unexpectedly ({why}) and is started again.")
         await asyncio.sleep(_RESTART_SECONDS)
 
 

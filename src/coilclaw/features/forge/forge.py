@@ -100,7 +100,7 @@ class LocalForge:
         if not changes.written:
             if changes.left_out:
                 why = "; ".join(map(one_line, changes.left_out[:5]))
-                raise UsageError(f"nothing that the job made can be committed: {why}.", remedy="Create it again.")
+                raise UsageError(f"none of the job's files can be committed: {why}.", remedy="Create it again.")
             return None
         with self.bot.alone():  # a worker that lost the job may still be at it: branch and row must name one commit
             return self._put(job, tree, changes, pull_of_job(self._app.db.reader, job.job_id))

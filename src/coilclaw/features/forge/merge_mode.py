@@ -27,7 +27,7 @@ def tightening(app: "Runtime") -> ToolCall | None:
         edit = msgspec.json.decode(proposal(app, STRICT).args_bytes, type=ConfigEdit)
     except NothingChanges as error:
         told = " ".join(notes(app, STRICT))
-        raise UsageError(f"config.toml says strict already. {told}", remedy="Unset the variable.") from error
+        raise UsageError(f"config.toml already says strict. {told}", remedy="Unset the variable.") from error
     return ToolCall.of(TIGHTEN, {"before": edit.before, "after": edit.after})
 
 

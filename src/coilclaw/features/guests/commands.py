@@ -351,7 +351,7 @@ def _let_in(app: "Runtime", name: str, given: tuple[str, str, str], server: "Mcp
 
     row = load_guest(app.db.reader, name)
     if row is None or row.seen is None:
-        raise UsageError(f"{name} told nothing about itself.")
+        raise UsageError(f"{name} sent no description of itself.")
     for fault in row.seen.faults:
         tell(f"Cannot be let in: {fault}", err=True)
     if not row.seen.tools:

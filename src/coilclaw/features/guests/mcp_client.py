@@ -186,7 +186,7 @@ class McpClient:
             )
         capabilities, info = result.get("capabilities"), result.get("serverInfo")
         if not isinstance(capabilities, Mapping) or not isinstance(info, Mapping):
-            raise GuestFault("It does not say what it is and offers.", begun=False)
+            raise GuestFault("It does not say what it is and what it offers.", begun=False)
         self._has_tools = "tools" in capabilities
         self._wire.agreed(str(protocol))
         await self._tell("notifications/initialized", None)

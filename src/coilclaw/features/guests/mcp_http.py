@@ -237,7 +237,7 @@ class HttpWire:
         if kind == "application/json" and not unasked:
             if await self._receive(b"".join([piece async for piece in response.chunks()])):
                 return True
-            raise GuestFault("The server answered with something that is not the answer.")
+            raise GuestFault("The server sent a message that does not answer the request.")
         if kind != "text/event-stream":
             raise GuestFault(f"The server answered with {kind[:80]!a}, which is neither JSON nor an event stream.")
         reader = answer.connected()

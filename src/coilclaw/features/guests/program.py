@@ -57,7 +57,7 @@ def find_program(command: tuple[str, ...], path: str, given: tuple[BoxMount, ...
     """
     for word in command:
         if _is_unreal(word):
-            raise UsageError(f"{word[:80]!r} is not a file that a program can be made of.", remedy="Name a real file.")
+            raise UsageError(f"{word[:80]!r} is not a file that can be run as a program.", remedy="Name a real file.")
     if package := _fetched(command):
         raise UsageError(
             f"{' '.join(package)[:80]} fetches its program when it starts, so there is nothing to approve.",

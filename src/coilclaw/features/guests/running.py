@@ -221,8 +221,8 @@ class RunningGuests:
         left = place.not_before - time.monotonic()
         if left > 0:
             raise ToolError(
-                f"{name} ended unexpectedly and rests for {left:.0f} more seconds.",
-                remedy="Try again then; `coilclaw mcp log` tells why it ended.",
+                f"{name} ended unexpectedly and is paused for {left:.0f} more seconds.",
+                remedy="Try again then; `coilclaw mcp log` says why it ended.",
                 code="GUEST_RESTS",
                 begun=False,
             )

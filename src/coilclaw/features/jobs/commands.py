@@ -111,7 +111,7 @@ def create(
             request = _of_packet(spec, thread)
         if place == "actions":
             if wait or project_name is not None or thread_id is not None:
-                raise UsageError("a job in Actions is not waited for, and has no conversation or project here.")
+                raise UsageError("a job in Actions cannot be waited for, and has no conversation or project here.")
             return _hand_in(app, request)
         made = asyncio.run(_create(app, request, wait=wait, quiet=as_json))
         if as_json:

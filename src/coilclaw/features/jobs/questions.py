@@ -7,7 +7,7 @@ from coilclaw.server.naming import sentence_of
 
 
 def question_of(core: Core, action: Action) -> JobQuestion:
-    """An action that waits, as whoever looks at its job or run sees it."""
+    """A waiting action, as shown with its job or run."""
     return JobQuestion(
         action_id=action.action_id,
         tool=action.call.tool,

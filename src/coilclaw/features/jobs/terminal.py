@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 1.0
-"""How long a step may go on after whoever watched has left."""
+"""How long a step may continue after its watcher has left."""
 RESTS: frozenset[JobState] = frozenset({*ENDED, "WAITING_APPROVAL", "PAUSED_BUDGET"})
 """Where nothing more happens by itself for a while."""
 

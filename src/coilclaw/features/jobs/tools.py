@@ -104,7 +104,7 @@ async def _start(runtime: "Runtime", args: JobStartArgs, context: Context, start
     from coilclaw.features.jobs.background import Background
 
     if not context.thread_id:
-        raise _refused("there is no conversation for it to answer to.", "Start it from a conversation.", "NO_THREAD")
+        raise _refused("there is no conversation to answer in.", "Start it from a conversation.", "NO_THREAD")
     in_a_row = runtime.config.schedules.followups_in_a_row
     if starter.generation >= in_a_row:
         raise _refused(

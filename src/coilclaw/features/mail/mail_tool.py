@@ -73,7 +73,7 @@ class MailTool(Declared[A], Generic[A]):
     def identity(self) -> Identity:
         """In whose name it acts."""
         if self._identity is None:
-            raise ValueError(f"{self.name} acts in nobody's name yet")
+            raise ValueError(f"{self.name} has no identity yet")
         return self._identity
 
     @property

@@ -360,13 +360,13 @@ def _draft_fault(mail: MailRead) -> ToolError | None:
     if mail.source is None or mail.dropped["parts"] or len(mail.lines["subject"]) >= SUBJECT:
         return _refused("The draft is too long or too nested to be shown whole.", "TOO_LARGE")
     if not mail.certain:
-        return _refused("The draft has recipients or text that cannot be read for certain.", "BAD_RECIPIENTS")
+        return _refused("The draft has recipients or text that cannot be read reliably.", "BAD_RECIPIENTS")
     return _recipient_fault([("", address) for address in _addresses(mail)])
 
 
 def _recipient_fault(people: list[Person]) -> ToolError | None:
     if not people or not all(address for _, address in people):
-        return _refused("There is nobody, or no valid address, to write to.", "BAD_RECIPIENTS")
+        return _refused("The message has no recipient with a valid address.", "BAD_RECIPIENTS")
     if len(people) > MOST_RECIPIENTS:
         return _refused(f"It would go to {len(people)} people; {MOST_RECIPIENTS} are the limit.", "TOO_MANY_RECIPIENTS")
     return None

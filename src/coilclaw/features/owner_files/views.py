@@ -1,4 +1,4 @@
-"""The owner's files over HTTP: policies, skills, the system prompt. Whoever writes one goes through the gate."""
+"""The owner's files over HTTP: policies, skills, the system prompt. Every write goes through the gate."""
 
 from typing import Annotated
 

@@ -17,7 +17,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainWatch:
-    """Verifies the ledger in a thread; whoever asks while that goes on gets the same answer."""
+    """Verifies the ledger in a thread; callers that arrive meanwhile get the same result."""
 
     def __init__(self, verify: Callable[[], Report], clock: Clock) -> None:
         self._verify = verify

@@ -7,7 +7,7 @@ from coilclaw.features.records.chain import ChainWatch, Checked
 
 EVERY_SECONDS = 900.0
 PATIENCE = 5.0
-"""How long whoever looks first waits for an answer."""
+"""How long the first caller waits for a result."""
 
 
 class ChainRounds:
@@ -20,7 +20,7 @@ class ChainRounds:
         self._running: asyncio.Task[Checked] | None = None
 
     async def last(self, watch: ChainWatch) -> Checked | None:
-        """The last result, whoever asked for it; None when there is none yet."""
+        """The last result for any caller; None when there is none yet."""
         if self._running is None and (watch.last is None or self._now() - self._begun >= self._every):
             self._begun = self._now()
             self._running = asyncio.ensure_future(watch.verify())

@@ -179,7 +179,7 @@ def _wanted(app: "Runtime", args: SpawnArgs) -> StartSession:
             {**msgspec.to_builtins(wanted), "provider": args.provider, "structured": structured}, StartSession
         )
     except msgspec.ValidationError as error:
-        raise ToolError(f"a session cannot be started so: {error}.", code="BAD_SESSION", begun=False) from error
+        raise ToolError(f"these arguments cannot start a session: {error}.", code="BAD_SESSION", begun=False) from error
 
 
 def _in_room(db: Tx, context: Context, parent: "Session | None", wanted: StartSession) -> StartSession:

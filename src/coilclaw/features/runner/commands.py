@@ -68,9 +68,7 @@ def start(
     from coilclaw.features.runner.spec import CheckoutRef, Network, SessionPolicy, Size, StartSession, Task
 
     if provider == "shell" and (goal or acceptance):
-        raise UsageError(
-            "a shell does no task by itself.", remedy="Name who does it: --provider codex, claude or gemini."
-        )
+        raise UsageError("a shell cannot do a task.", remedy="Name who does it: --provider codex, claude or gemini.")
     with opened() as app:
         from coilclaw.features.runner.repo_choice import named_repo, room_in
 

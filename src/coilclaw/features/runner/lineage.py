@@ -42,7 +42,7 @@ def child_of(db: Tx, parent_id: str, wanted: StartSession) -> StartSession:
     if len([*ancestors(db, parent)]) >= MOST_DEEP:
         raise _refused("sessions cannot be nested deeper than this one.", "Do the work here.")
     if wanted.provider == "shell":
-        raise _refused("a session begins coding programs, not shells.", "Name one of codex, claude and gemini.")
+        raise _refused("a session can start coding programs, not shells.", "Name one of codex, claude and gemini.")
     if wanted.repo != theirs.repo:
         raise _refused("it would work on another repository.", f"Its repository is {theirs.repo.text}.")
     if wanted.policy.network.mode == "open" and theirs.policy.network.mode != "open":
@@ -53,7 +53,7 @@ def child_of(db: Tx, parent_id: str, wanted: StartSession) -> StartSession:
         raise _refused(f"this session has {len(open_ones)} others open.", "Wait for one to end first.", full=True)
     if len(family) > MOST_IN_FAMILY:
         raise _refused(
-            f"{len(family) - 1} sessions were begun here.",
+            f"{len(family) - 1} sessions were already started here.",
             "Do the rest of the work here.",
             full=True,
         )

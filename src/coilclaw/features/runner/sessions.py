@@ -123,7 +123,7 @@ class Sessions:
 
     def _check_belonging(self, wanted: StartSession) -> None:
         if wanted.parent_id:
-            raise UsageError("only a session begins one below it.", remedy="Leave parent_id out.")
+            raise UsageError("only a session can start one below itself.", remedy="Leave parent_id out.")
         db = self.app.db.reader
         if wanted.thread_id and not thread_exists(db, wanted.thread_id):
             raise UsageError(f"there is no conversation {wanted.thread_id!r}.", remedy="See `coilclaw memory list`.")

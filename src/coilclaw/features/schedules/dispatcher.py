@@ -354,7 +354,7 @@ class Dispatcher:
 
 
 def _left_to_others(work: Work) -> Work:
-    """The same without a run: each slot is started by whoever was told to."""
+    """The same without a run: another process is responsible for starting each slot."""
     runs = work.plan.runs
     if not runs:
         return work

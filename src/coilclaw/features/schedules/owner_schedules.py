@@ -231,7 +231,7 @@ class OwnerSchedules:
                 409,
                 "REGISTRY_BROKEN",
                 error.message,
-                remedy="Mend cron/jobs.json; the schedules that were last good go on.",
+                remedy="Fix cron/jobs.json; until then the last valid schedules stay in force.",
             ) from error
 
     def _must_be_declared(self, schedule_id: str) -> None:
@@ -252,7 +252,7 @@ class OwnerSchedules:
             raise Trouble(
                 412,
                 "CHANGED_MEANWHILE",
-                f"{schedule_id} is another than you read.",
+                f"{schedule_id} has changed since you read it.",
                 remedy="Read it again, then change it.",
             )
         return job

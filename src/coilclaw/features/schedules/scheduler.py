@@ -36,7 +36,7 @@ LOUD = frozenset({"schedule_registry_broken", "schedule_paused", "schedule_hint"
 """What the owner should hear of at any level of the log."""
 
 WRITING = timedelta(seconds=60)
-"""How long a worker leaves the file to whoever said that they are writing it: they may have died."""
+"""How long a worker leaves the file to a process that announced a write, which may have died."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ class Scheduler:
 
     @asynccontextmanager
     async def being_written(self) -> AsyncIterator[None]:
-        """Meanwhile, workers leave the file alone: whoever writes it takes it over in their own name."""
+        """Meanwhile, workers leave the file alone: the writer loads it itself."""
         now = stamp(self._app.clock())
         await self._app.db.write(lambda tx: set_mark(tx, "writing", now))
         try:

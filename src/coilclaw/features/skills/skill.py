@@ -1,4 +1,4 @@
-"""A skill: what SKILL.md says, read strictly, and every fault in it. Pure; whoever needs a skill reads it here."""
+"""A skill: what SKILL.md says, read strictly, and every fault in it. Pure; the only reader of skills."""
 
 import re
 from functools import lru_cache
@@ -114,7 +114,7 @@ def _hidden(lines: list[str]) -> tuple[Fault, ...]:
         plain = line if line.isascii() else re.sub(_PICTURE, "", line)
         if visible(plain) != plain:
             marks = " ".join(sorted({visible(each) for each in plain if visible(each) != each}))
-            found.append(Fault(number, f"it holds characters that do not show: {marks or 'too many accents'}"))
+            found.append(Fault(number, f"it contains invisible characters: {marks or 'too many accents'}"))
     return tuple(found[:MOST_FAULTS])
 
 

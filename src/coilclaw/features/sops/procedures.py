@@ -65,7 +65,7 @@ class Procedures:
 
     @property
     def conveyor(self) -> "Conveyor":
-        """The gate, with whoever is there to ask."""
+        """The gate, with the approver that is present, if any."""
         if self._made is None:
             if self._terminal is None:
                 self._made = self._app.conveyor(nobody)
@@ -106,7 +106,7 @@ class Procedures:
     async def go_on(
         self, run_id: str, *, limits: "JobLimits | None" = None, once: bool = False, name: str = "sops"
     ) -> "Moved":
-        """Work on a run here until it is over, waits or is held. Whoever does it goes by a name that begins so."""
+        """Work on a run here until it is over, waits or is held. The claim's name begins with `name`."""
         await self._app.approvals(self.conveyor).expire()
         with self._named(name) as worker:
             return await self.runner().go_on(run_id, worker, limits=limits, once=once)

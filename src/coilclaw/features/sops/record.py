@@ -153,7 +153,7 @@ class RunRecord:
         self._event(tx, "sop_step", run.run_id, {"step": step.id, "state": "SKIPPED"})
 
     def settle(self, tx: Tx, at: At, ended: Ended) -> None:
-        """How a try of a step ended, once: whoever comes second finds it written."""
+        """Record how an attempt of a step ended, once: a second writer finds it recorded."""
         before = steps_of_run(tx, at.run.run_id).get(at.step.id)
         known = before is not None and before.attempt == at.attempt
         if before is not None and known and (before.state in SETTLED or _same(before, ended)):
@@ -182,7 +182,7 @@ class RunRecord:
         self._event(tx, "sop_step", at.run.run_id, {**story, "action_id": ended.action_id, "label": ended.label})
 
     def _tell(self, tx: Tx, at: At, ended: Ended) -> None:
-        """The outcome of a call stands in the thread, whoever carried it out; the gate looks at its label."""
+        """Post a call's outcome to the thread, whichever process carried it out; the gate reads its label there."""
         action_id = ended.action_id or ""
         if action_is_told(tx, at.run.thread_id, action_id):
             return

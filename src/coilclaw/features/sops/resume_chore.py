@@ -17,7 +17,7 @@ LOOK_SECONDS = 1.0
 
 
 def answered_runs(app: "Runtime", conveyor: "Conveyor") -> Chore:
-    """Goes on with runs that were answered; whoever holds a run is left alone, and each step passes the gate."""
+    """Continues runs that were answered, except those that a process holds; each step passes the gate."""
     given_up: set[str] = set()  # what could not go on is tried once by each worker; the owner was told
 
     async def run() -> int:

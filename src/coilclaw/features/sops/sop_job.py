@@ -90,7 +90,7 @@ def _check(app: "Runtime", name: str) -> None:
     try:
         Procedures(app).load(name)
     except SopBroken as error:
-        raise Trouble(409, "SOP_BROKEN", error.message, remedy="Mend its file; GET /v1/sops tells why.") from error
+        raise Trouble(409, "SOP_BROKEN", error.message, remedy="Fix its file; GET /v1/sops says why.") from error
 
 
 def _place(app: "Runtime", job_id: str) -> tuple[int, Plan] | None:

@@ -7,7 +7,7 @@ from coilclaw.store.tx import Tx
 
 MOST_RUNS = 50
 WORKER_NAME = "behind"
-"""How whoever goes on with runs in the background is named, so that what a killed one held is known as its own."""
+"""The name under which the background worker claims runs, so that it recognises the claims of a killed one."""
 
 _OPEN = """
 SELECT 1 FROM sop_steps s LEFT JOIN proposed_actions a ON a.action_id = s.action_id

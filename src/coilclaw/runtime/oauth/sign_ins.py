@@ -123,7 +123,7 @@ class SignIns:
     def _waiting(self, account: Account) -> _Waiting:
         waiting = self._open.get(account)
         if waiting is None:
-            raise OAuthError("There is no sign-in to go on with.", code="NO_SIGN_IN", remedy="Begin again.")
+            raise OAuthError("There is no sign-in to continue.", code="NO_SIGN_IN", remedy="Begin again.")
         return waiting
 
     async def _listen(

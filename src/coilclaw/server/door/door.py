@@ -266,7 +266,7 @@ class Door:
                 403,
                 "SCOPE",
                 "this token opens /mcp alone.",
-                remedy="Pair the device with `coilclaw pair --add` if it shall use the rest of the API.",
+                remedy="To use the rest of the API, pair the device with `coilclaw pair --add`.",
             )
         if not caller.confirmed and not _may_unconfirmed(caller, visit):
             raise Trouble(

@@ -146,7 +146,7 @@ async def approve_here(app: "Runtime", action: "Action", terminal: "Terminal") -
         card = await conveyor.intake.shown(action)
         if card.lane != action.decision.lane:
             raise UsageError(
-                f"{action.action_id} would not do what it would have done when it was proposed.",
+                f"{action.action_id} would have another effect now than when it was proposed.",
                 remedy="If it is a command that was to run in a box, approve it without --unsafe; else reject it.",
             )
         if app.owner_proof.needed(app.db.reader, action.decision.lane, "terminal"):

@@ -34,7 +34,7 @@ class Watcher(AgentSupervisor):
     # The outermost loop
 
     def run(self) -> int:
-        """Watch until told to stop, or until whoever started this is gone."""
+        """Watch until told to stop, or until the process that started this is gone."""
         if lock(self.state_folder / "watcher.lock") is None:
             self.log("another watcher runs already")
             return 75

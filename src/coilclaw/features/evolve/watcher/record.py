@@ -27,7 +27,7 @@ BRANCHES = 2000
 TOO_MANY = f"the record has {BRANCHES} branches; the owner can delete those that are merged"
 FETCHES = 16
 FETCH_SECONDS = 60
-"""After that the rest waits: whoever takes in does not watch meanwhile."""
+"""After that the rest waits: the watcher cannot watch while it takes branches in."""
 STALE_LOCK = 60
 PACKS, LOOSE = 64, 2000
 """So many packs or loose objects, and the record is packed."""

@@ -289,7 +289,7 @@ class GitHubApi:
         try:
             self._token, self._ends = token, datetime.fromisoformat(ends)
         except ValueError as error:
-            raise GitHubRefused(502, "its token has no end that can be read", remedy="Try again later.") from error
+            raise GitHubRefused(502, "its token has no readable expiry", remedy="Try again later.") from error
         return token
 
     def _secret(self, name: str) -> str:
@@ -312,7 +312,9 @@ def app_jwt(app_id: int, key: str, now: int) -> str:
     except ValueError as error:
         raise GitHubRefused(401, "the App's private key cannot be read", remedy="Store its PEM text again.") from error
     if not isinstance(private, rsa.RSAPrivateKey):
-        raise GitHubRefused(401, "the App's private key is no RSA key", remedy="Make a new one in the App's settings.")
+        raise GitHubRefused(
+            401, "the App's private key is not an RSA key", remedy="Make a new one in the App's settings."
+        )
     claims: JsonObject = {"iat": now - 60, "exp": now + 480, "iss": str(app_id)}
     parts = (_encoded(canonical_bytes(part)) for part in ({"alg": "RS256", "typ": "JWT"}, claims))
     signed = ".".join(parts)

@@ -56,7 +56,7 @@ async def set_up(app: "Runtime", token: str, mode: MergeMode, *, environments: b
     if app.estop.engaged():
         raise UsageError("ESTOP is engaged.", remedy="Clear it first: nothing is sent until then.")
     if weak := app.redactor.refusal(token):
-        raise UsageError(f"this is no token: {weak}.", remedy="Make one on GitHub: see docs/github.md.")
+        raise UsageError(f"this is not a valid token: {weak}.", remedy="Make one on GitHub: see docs/github.md.")
     app.redactor.register("github one-time token", token)
     api, settings = GitHubApi(app, token=token), app.config.forge.github
     if await api.account() != settings.owner_id:

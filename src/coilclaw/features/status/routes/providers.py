@@ -49,7 +49,7 @@ class ProvidersController(Controller):
                 504,
                 "PROVIDER_SLOW",
                 f"{name} did not answer within {providers.seconds:g} seconds.",
-                remedy="Try again; if it stays so, look at the server it runs on.",
+                remedy="Try again; if that does not help, check the server it runs on.",
             ) from error
         except ProviderError as error:
             raise Trouble(502, "PROVIDER_FAILED", core.said(error.message), remedy=core.said(error.remedy)) from error
