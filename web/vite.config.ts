@@ -27,5 +27,5 @@ export default defineConfig({
   },
   server: { host: 'localhost', port: 5173, strictPort: true },
   resolve: process.env['VITEST'] ? { conditions: ['browser'] } : {},
-  test: { include: ['tests/**/*.test.ts'], environment: 'happy-dom', testTimeout: 60_000 },
+  test: { include: ['tests/**/*.test.ts'], environment: 'happy-dom', testTimeout: 60_000, hookTimeout: 60_000 },
 });

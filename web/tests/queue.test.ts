@@ -60,7 +60,7 @@ describe('the screen', () => {
   const assertion: Assertion = { challenge_id: 'ch', id: 'pk', response: { authenticatorData: '', clientDataJSON: '', signature: '', userHandle: null } };
 
   const until = async (what: string, holds: () => boolean): Promise<void> => {
-    for (let left = 200; left > 0; left -= 1) {
+    for (let left = 2000; left > 0; left -= 1) {
       flushSync();
       if (holds()) return;
       await new Promise((done) => setTimeout(done, 15));

@@ -214,7 +214,7 @@ describe('what the server says of a time', () => {
     due_at: null, tzdata_version: '2026a',
   };
   const until = async (holds: () => boolean): Promise<void> => {
-    for (let left = 400; left > 0 && !holds(); left -= 1) {
+    for (let left = 2000; left > 0 && !holds(); left -= 1) {
       flushSync();
       await new Promise((done) => setTimeout(done, 15));
     }
