@@ -10,11 +10,13 @@ import pytest
 from coilclaw.cli.event_words import further_rows
 from coilclaw.config.load import load
 from coilclaw.features.chat.store.message_page import calls_standing
+from coilclaw.features.projects.folder import check_folder
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.card import Answer
-from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.errors import CoilclawError, UsageError
 from coilclaw.packets.settings import SettingChange
 from coilclaw.runtime.checkup import examine
+from coilclaw.runtime.settings import proposal
 from coilclaw.sandbox.box import open_box
 from coilclaw.sandbox.missing_programs import Sight, lendable, missing_program
 from coilclaw.sandbox.toolchains import lent
@@ -152,6 +154,54 @@ def test_every_link_on_the_way_is_lent_and_nothing_as_wide_as_a_home(folder):
         (folder / place).write_text("#!/bin/sh\n")
         assert lendable(str(folder / place), str(folder)) == ""
     assert lendable("/usr/bin/env", str(folder)) == ""
+
+
+def test_links_inside_a_hostile_folder_do_not_widen_what_is_offered(folder):
+    program = folder / "work/tools/py/bin/python3"
+    program.parent.mkdir(parents=True)
+    shutil.copy(folder / "bin/python3", program)
+    site = folder / "work/site"
+    (site / ".venv/bin").mkdir(parents=True)
+    (site / "way").symlink_to(program)
+    (site / ".venv/bin/python").symlink_to(site / "way")
+    sight = Sight(folder=str(site), user_home="/home/somebody", search_path="", lent=())
+    missed = missing_program("/bin/sh: 1: .venv/bin/python: not found", sight)
+    assert missed.folder == str(folder / "work/tools/py")  # not `work`, which both lie in
+    other = msgspec.structs.replace(sight, apart=(str(folder / "work/tools"),))
+    assert missing_program("/bin/sh: 1: .venv/bin/python: not found", other).folder == ""
+    (folder / ".local/share/bin").mkdir(parents=True)
+    (folder / ".local/share/bin/tool").write_text("#!/bin/sh\n")
+    assert lendable(str(folder / ".local/share/bin/tool"), str(folder)) == ""  # keys lie beside it
+
+
+async def test_what_the_agent_can_write_in_a_project_cannot_be_lent(sample, folder):
+    home = home_with(sample)
+    (folder / "site/kit/bin").mkdir(parents=True)
+    add(home, folder / "site")
+
+    def lend(path):
+        return proposal(home.app, (SettingChange(key="security.toolchains", op="add", value=str(path)),))
+
+    for path in (folder / "site/kit", folder / "site", folder):
+        with pytest.raises(UsageError, match="the agent can write there"):
+            lend(path)
+    (folder / "kit").mkdir()
+    (folder / "kit/own").symlink_to(folder / "site/kit")
+    with pytest.raises(UsageError, match="the agent can write there"):
+        lend(folder / "kit/own")
+    call = lend(folder / "kit")
+    add(home, folder / "kit", name="later")  # while the question waits
+    late = await home.call("settings_change", Turn("turn_h", "", "gateway"), **msgspec.json.decode(call.args_bytes))
+    assert (late.result.success, "later" in late.result.output) == (False, True)
+    assert str(folder) not in home.home.config_file.read_text()
+
+
+def test_a_folder_that_is_lent_cannot_become_a_project(sample, folder):
+    (folder / "inner").mkdir()
+    home = home_with(sample, folder)
+    for path in (folder, folder / "inner"):
+        with pytest.raises(UsageError, match="lent to boxes"):
+            check_folder(home.app, str(path))
 
 
 def test_doctor_names_a_project_whose_environment_boxes_cannot_run(sample, folder):
