@@ -18,6 +18,7 @@ from coilclaw.packets.settings import SettingChange
 from coilclaw.runtime.checkup import examine
 from coilclaw.runtime.settings import proposal
 from coilclaw.sandbox.box import open_box
+from coilclaw.sandbox.fake_box import FakeBox, finished
 from coilclaw.sandbox.missing_programs import Sight, lendable, missing_program
 from coilclaw.sandbox.toolchains import lent
 from tests.features.projects.world import add
@@ -112,6 +113,18 @@ async def test_a_command_that_misses_a_program_is_told_where_it_is_and_what_lend
     assert further_rows("tool_failed", told[-1]) == [f"  to let it be found: {lend}"]
     change = SettingChange(key="security.toolchains", op="add", value=str(folder))
     assert [each.allows for each in calls_standing(home.app.db.reader, ["turn_1"])] == [(), (change,)]  # in the panel
+
+
+async def test_what_a_host_made_a_command_say_proposes_nothing(sample, folder, monkeypatch):
+    home = home_with(sample, security__autonomy="full", security__allowed_domains=("files.example.org",))
+    monkeypatch.setenv("PATH", str(folder / "bin"))
+    home.app.open_box = lambda: FakeBox(lambda _: finished(b"/bin/sh: 1: frob: not found\n"))
+    for number, domains in enumerate(([], ["files.example.org"])):
+        turn = Turn(f"turn_{number}", "", "cli")
+        outcome = await home.call("shell", turn, key=f"k{number}", command="ls", domains=domains)
+        assert outcome.result.success, outcome.result
+        assert (str(folder) in outcome.result.output) is not bool(domains)
+        assert ("lendable" in outcome.result.metadata) is not bool(domains)
 
 
 @pytest.mark.parametrize(
