@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from coilclaw.cli.event_words import further_rows
 from coilclaw.config.load import load
 from coilclaw.features.chat.store.message_page import calls_standing
+from coilclaw.features.projects import commands
 from coilclaw.features.projects.folder import check_folder
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.card import Answer
@@ -237,6 +239,32 @@ def test_doctor_names_a_project_whose_environment_boxes_cannot_run(sample, folde
     config.write_text(config.read_text().replace("[security]", f'[security]\ntoolchains = ["{folder}"]', 1))
     home.app.live.refresh(at_once=True)
     assert [each.state for each in toolchains()] == ["ok"]
+
+
+def test_doctor_takes_no_word_of_a_project_that_is_not_vouched_for(sample, folder):
+    home = home_with(sample)
+    for name in ("theirs", "ours"):
+        (home.folder / "own" / name / ".venv/bin").mkdir(parents=True)
+        (home.folder / "own" / name / ".venv/pyvenv.cfg").write_text("home = elsewhere\n")
+        (home.folder / "own" / name / ".venv/bin/python").symlink_to(folder / "bin/python3")
+        add(home, home.folder / "own" / name, vouched=name == "ours")
+    probes = examine(home.app, lambda: home.app.db.reader, short=True)
+    told = [each.detail.partition(":")[0] for each in probes if each.name == "toolchains"]
+    assert told == ["project ours"]
+
+
+@pytest.mark.parametrize("vouched", [True, False])
+def test_adding_a_project_tells_what_to_lend_only_if_it_is_vouched_for(sample, folder, monkeypatch, capsys, vouched):
+    home = home_with(sample)
+    site = home.folder / "own" / "site"
+    (site / ".venv/bin").mkdir(parents=True)
+    (site / ".venv/pyvenv.cfg").write_text("home = elsewhere\n")
+    (site / ".venv/bin/python").symlink_to(folder / "bin/python3")
+    monkeypatch.setattr(commands, "opened", lambda: nullcontext(home.app))
+    monkeypatch.setattr(commands, "_carry", lambda _app, _call: 0)
+    assert commands.add.callback(str(site), "", vouched) == 0
+    said = capsys.readouterr()
+    assert (str(folder) in said.out + said.err) is vouched
 
 
 @pytest.mark.parametrize("place", ["bin/rm", "rm"])
