@@ -1,12 +1,15 @@
 """A yes at the terminal covers nothing that was not on the screen, whatever is asked about."""
 
 import json
+import os
+import select
 
 import pytest
 from wcwidth import wcwidth
 
 from coilclaw.cli.card_text import describe
 from coilclaw.cli.screen_pages import cells
+from coilclaw.cli.terminal import forget_rest, read_line
 from coilclaw.packets.text import visible
 from tests.cli.screen import APPROVE, MORE_ENDS, Watched, unwrapped
 from tests.cli.test_own_card import card
@@ -188,6 +191,25 @@ def test_a_slip_of_the_keys_decides_nothing_and_tells_what_can_be_typed(watch, s
     assert "  r  no, with a reason that the agent\n     is told" in shown, "notes break between words"
     watched.types("y\r")
     assert "ANSWER True" in watched.answer().out
+
+
+async def test_no_later_line_of_a_paste_is_the_answer_after_a_slip():
+    keyboard, terminal = os.openpty()
+    left = [b"y\n", b"and more\nyes\n", b"y\n"]
+
+    async def pasting(_seconds):
+        if left:
+            os.write(keyboard, left.pop(0))
+            assert select.select([terminal], [], [], 30)[0]
+
+    try:
+        os.write(keyboard, b"some words\n")
+        assert await read_line(terminal) == "some words"
+        await forget_rest(terminal, pasting)
+        assert (left, select.select([terminal], [], [], 0)[0]) == ([], [])
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
 
 
 def test_the_end_of_input_is_no_answer(watch):

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -10,12 +11,16 @@ import pytest
 from coilclaw.cli.event_words import further_rows
 from coilclaw.config.load import load
 from coilclaw.features.chat.store.message_page import calls_standing
+from coilclaw.features.projects import commands
+from coilclaw.features.projects.folder import check_folder
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.card import Answer
-from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.errors import CoilclawError, UsageError
 from coilclaw.packets.settings import SettingChange
 from coilclaw.runtime.checkup import examine
+from coilclaw.runtime.settings import proposal
 from coilclaw.sandbox.box import open_box
+from coilclaw.sandbox.fake_box import FakeBox, finished
 from coilclaw.sandbox.missing_programs import Sight, lendable, missing_program
 from coilclaw.sandbox.toolchains import lent
 from tests.features.projects.world import add
@@ -112,6 +117,18 @@ async def test_a_command_that_misses_a_program_is_told_where_it_is_and_what_lend
     assert [each.allows for each in calls_standing(home.app.db.reader, ["turn_1"])] == [(), (change,)]  # in the panel
 
 
+async def test_what_a_host_made_a_command_say_proposes_nothing(sample, folder, monkeypatch):
+    home = home_with(sample, security__autonomy="full", security__allowed_domains=("files.example.org",))
+    monkeypatch.setenv("PATH", str(folder / "bin"))
+    home.app.open_box = lambda: FakeBox(lambda _: finished(b"/bin/sh: 1: frob: not found\n"))
+    for number, domains in enumerate(([], ["files.example.org"])):
+        turn = Turn(f"turn_{number}", "", "cli")
+        outcome = await home.call("shell", turn, key=f"k{number}", command="ls", domains=domains)
+        assert outcome.result.success, outcome.result
+        assert (str(folder) in outcome.result.output) is not bool(domains)
+        assert ("lendable" in outcome.result.metadata) is not bool(domains)
+
+
 @pytest.mark.parametrize(
     ("said", "name"),
     [
@@ -154,6 +171,54 @@ def test_every_link_on_the_way_is_lent_and_nothing_as_wide_as_a_home(folder):
     assert lendable("/usr/bin/env", str(folder)) == ""
 
 
+def test_links_inside_a_hostile_folder_do_not_widen_what_is_offered(folder):
+    program = folder / "work/tools/py/bin/python3"
+    program.parent.mkdir(parents=True)
+    shutil.copy(folder / "bin/python3", program)
+    site = folder / "work/site"
+    (site / ".venv/bin").mkdir(parents=True)
+    (site / "way").symlink_to(program)
+    (site / ".venv/bin/python").symlink_to(site / "way")
+    sight = Sight(folder=str(site), user_home="/home/somebody", search_path="", lent=())
+    missed = missing_program("/bin/sh: 1: .venv/bin/python: not found", sight)
+    assert missed.folder == str(folder / "work/tools/py")  # not `work`, which both lie in
+    other = msgspec.structs.replace(sight, apart=(str(folder / "work/tools"),))
+    assert missing_program("/bin/sh: 1: .venv/bin/python: not found", other).folder == ""
+    (folder / ".local/share/bin").mkdir(parents=True)
+    (folder / ".local/share/bin/tool").write_text("#!/bin/sh\n")
+    assert lendable(str(folder / ".local/share/bin/tool"), str(folder)) == ""  # keys lie beside it
+
+
+async def test_what_the_agent_can_write_in_a_project_cannot_be_lent(sample, folder):
+    home = home_with(sample)
+    (folder / "site/kit/bin").mkdir(parents=True)
+    add(home, folder / "site")
+
+    def lend(path):
+        return proposal(home.app, (SettingChange(key="security.toolchains", op="add", value=str(path)),))
+
+    for path in (folder / "site/kit", folder / "site", folder):
+        with pytest.raises(UsageError, match="the agent can write there"):
+            lend(path)
+    (folder / "kit").mkdir()
+    (folder / "kit/own").symlink_to(folder / "site/kit")
+    with pytest.raises(UsageError, match="the agent can write there"):
+        lend(folder / "kit/own")
+    call = lend(folder / "kit")
+    add(home, folder / "kit", name="later")  # while the question waits
+    late = await home.call("settings_change", Turn("turn_h", "", "gateway"), **msgspec.json.decode(call.args_bytes))
+    assert (late.result.success, "later" in late.result.output) == (False, True)
+    assert str(folder) not in home.home.config_file.read_text()
+
+
+def test_a_folder_that_is_lent_cannot_become_a_project(sample, folder):
+    (folder / "inner").mkdir()
+    home = home_with(sample, folder)
+    for path in (folder, folder / "inner"):
+        with pytest.raises(UsageError, match="lent to boxes"):
+            check_folder(home.app, str(path))
+
+
 def test_doctor_names_a_project_whose_environment_boxes_cannot_run(sample, folder):
     home = home_with(sample)
     project = home.folder / "own" / "site"
@@ -174,6 +239,32 @@ def test_doctor_names_a_project_whose_environment_boxes_cannot_run(sample, folde
     config.write_text(config.read_text().replace("[security]", f'[security]\ntoolchains = ["{folder}"]', 1))
     home.app.live.refresh(at_once=True)
     assert [each.state for each in toolchains()] == ["ok"]
+
+
+def test_doctor_takes_no_word_of_a_project_that_is_not_vouched_for(sample, folder):
+    home = home_with(sample)
+    for name in ("theirs", "ours"):
+        (home.folder / "own" / name / ".venv/bin").mkdir(parents=True)
+        (home.folder / "own" / name / ".venv/pyvenv.cfg").write_text("home = elsewhere\n")
+        (home.folder / "own" / name / ".venv/bin/python").symlink_to(folder / "bin/python3")
+        add(home, home.folder / "own" / name, vouched=name == "ours")
+    probes = examine(home.app, lambda: home.app.db.reader, short=True)
+    told = [each.detail.partition(":")[0] for each in probes if each.name == "toolchains"]
+    assert told == ["project ours"]
+
+
+@pytest.mark.parametrize("vouched", [True, False])
+def test_adding_a_project_tells_what_to_lend_only_if_it_is_vouched_for(sample, folder, monkeypatch, capsys, vouched):
+    home = home_with(sample)
+    site = home.folder / "own" / "site"
+    (site / ".venv/bin").mkdir(parents=True)
+    (site / ".venv/pyvenv.cfg").write_text("home = elsewhere\n")
+    (site / ".venv/bin/python").symlink_to(folder / "bin/python3")
+    monkeypatch.setattr(commands, "opened", lambda: nullcontext(home.app))
+    monkeypatch.setattr(commands, "_carry", lambda _app, _call: 0)
+    assert commands.add.callback(str(site), "", vouched) == 0
+    said = capsys.readouterr()
+    assert (str(folder) in said.out + said.err) is vouched
 
 
 @pytest.mark.parametrize("place", ["bin/rm", "rm"])

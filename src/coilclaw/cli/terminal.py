@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import select
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
@@ -24,6 +25,8 @@ UNTIL: dict[Until, str] = {
 EDITED = "Edited by the owner, who proposes their own version instead."
 PLAIN = str.maketrans({"─": "-", "│": "|", "…": "~"})
 """The frame of a card on a terminal that knows few letters."""
+QUIET_SECONDS = 0.3
+"""As long as nothing comes, a paste is over."""
 NEEDS_PASSKEY = "A passkey is registered:"
 """How the gate's reason begins where a yes at the terminal does not count."""
 
@@ -52,6 +55,17 @@ def forget_typed() -> None:
     """Drop what was typed before the question was shown: an answer must come after it."""
     with suppress(termios.error, OSError, ValueError):
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+async def forget_rest(fd: int, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    """Drop what still comes after a slip until nothing does: a later line of a paste must not be the answer."""
+    await pause(QUIET_SECONDS)
+    while select.select([fd], [], [], 0)[0]:
+        try:
+            termios.tcflush(fd, termios.TCIFLUSH)
+        except termios.error:  # the terminal is gone
+            return
+        await pause(QUIET_SECONDS)
 
 
 class Terminal:
@@ -113,6 +127,7 @@ class Terminal:
                 reached = max(reached, await _paged(lines, START))
             elif told := _told(word, card, editable=text is not None):
                 _note(told)
+                await forget_rest(sys.stdin.fileno())
             elif (always or word in ("y", "yes")) and _is_too_small():
                 _note(
                     f"In a terminal of less than {LEAST[0]} columns and {LEAST[1]} rows parts of it went by unseen, so "

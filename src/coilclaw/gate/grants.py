@@ -319,7 +319,7 @@ class Granter:
                 box = reaching(box, transport())
             with self._running.during(action, background=runs_beside(action, inspected)) as on_output:
                 result = await box.run(spec, released=release, on_output=on_output)
-            return result if inspected.taint else _with_hint(result, root)
+            return result if inspected.taint or granted.domains else _with_hint(result, root)
 
         return run
 
@@ -400,7 +400,8 @@ class Granter:
 def _with_hint(result: BoxResult, root: Root) -> BoxResult:
     """How a command ended, and what to do about a program that it did not find.
 
-    Not in a tainted turn: what untrusted content may have brought up is not put into the owner's mouth.
+    Not in a tainted turn, nor with a network: what untrusted content may have brought up is not put into the
+    owner's mouth.
     """
     said = result.stdout[-HINT_BYTES:] + b"\n" + result.stderr[-HINT_BYTES:]
     if b"not found" not in said and b"No such file" not in said:

@@ -204,7 +204,8 @@ def sight_of(places: Places, environ: Mapping[str, str]) -> "Sight":
 
     search_path = environ.get("PATH", "")
     return Sight(
-        folder=places.workspace, user_home=places.user_home, search_path=search_path, lent=places.toolchains
+        folder=places.workspace, user_home=places.user_home, search_path=search_path, lent=places.toolchains,
+        apart=(places.home, *places.forbidden),
     )  # fmt: skip
 
 
@@ -213,7 +214,7 @@ def _lendable(spelled: str, places: Places) -> str:
         return ""
     from coilclaw.sandbox.missing_programs import lendable
 
-    return lendable(spelled, places.user_home)
+    return lendable(spelled, places.user_home, (places.workspace, places.home, *places.forbidden))
 
 
 def _real_name(path: str) -> str:

@@ -178,7 +178,7 @@ def _toolchains(app: "Runtime") -> list[Probe]:
 
 
 def _lacking(app: "Runtime") -> list[Probe]:
-    """Projects that use programs of the owner's which boxes do not see."""
+    """Vouched projects that use programs of the owner's which boxes do not see."""
     from coilclaw.runtime.roots import lacking_in
     from coilclaw.sandbox.missing_programs import to_lend
     from coilclaw.store.projects import open_projects
@@ -190,7 +190,7 @@ def _lacking(app: "Runtime") -> list[Probe]:
     return [
         Probe(name="toolchains", state="warn", detail=f"project {project.name}: {each.what}",
               remedy=f"Lend it, read-only: `{to_lend(each.folder)}`.")
-        for project in projects for each in lacking_in(app, project.path)
+        for project in projects if project.vouched for each in lacking_in(app, project.path)
     ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from coilclaw.packets.errors import ConfigError, ToolError, UsageError
 from coilclaw.packets.settings import ConfigEdit, SettingChange, Value
 from coilclaw.runtime.live_config import needs_restart
 from coilclaw.runtime.reachable import listing_of
+from coilclaw.store.projects import open_projects
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
@@ -42,6 +43,7 @@ def proposal(app: "Runtime", changes: tuple[SettingChange, ...]) -> ToolCall:
     """The call that makes these changes; a UsageError says why they cannot be made, and nothing is proposed."""
     for change in changes:
         _must_hold_no_secret(app, change)
+        _must_lend_no_project(app, change)
     before = _read(app)
     after = _edited(before, changes)
     if after == before:
@@ -69,6 +71,8 @@ def config_writer(app: "Runtime") -> "ConfigWriter":
     from coilclaw.tools.configure import ConfigWriter
 
     async def write(edit: ConfigEdit) -> str:
+        for change in edit.changes:
+            _must_lend_no_project(app, change)  # one may have been added since
         await asyncio.to_thread(_write, app, edit)
         app.live.refresh(own=True)
         await app.live.record(edit.before)
@@ -172,6 +176,22 @@ def _must_hold_no_secret(app: "Runtime", change: SettingChange) -> None:
             f"the value for {change.key} looks like a secret; config.toml holds only the names of secrets.",
             remedy=f"Store it with `coilclaw secret set NAME`, then put NAME into {name}.",
         )
+
+
+def _must_lend_no_project(app: "Runtime", change: SettingChange) -> None:
+    """What the agent can write in one project must not be run first by the boxes of everything else."""
+    if find_key(change.key).path != ("security", "toolchains") or change.op == "remove":
+        return
+    for text in _texts(change.value):
+        given = app.user_home / text[2:] if text.startswith("~/") else app.home.root / text
+        folder = Path(os.path.realpath(given))
+        for project in open_projects(app.db.reader):
+            if folder.is_relative_to(project.path) or Path(project.path).is_relative_to(folder):
+                raise UsageError(
+                    f"{folder} and the project {project.name} ({project.path}) lie in one another, and the agent can"
+                    " write there: it cannot be lent to boxes.",
+                    remedy="Lend a folder apart from what the agent works in.",
+                )
 
 
 def _texts(value: Value | None) -> Iterator[str]:

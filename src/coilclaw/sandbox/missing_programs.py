@@ -5,7 +5,7 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -50,6 +50,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """The owner's own PATH."""
     lent: tuple[str, ...]
     """The folders of programs that are lent already."""
+    apart: tuple[str, ...] = ()
+    """Further folders that are never lent."""
 
     def shows(self, path: str) -> bool:
         """Whether boxes have a file, wherever it really lies."""
@@ -61,22 +63,25 @@ def to_lend(folder: str) -> str:
     return f"coilclaw config set --add {KEY} {folder}"
 
 
-def lendable(program: str, user_home: str) -> str:
+def lendable(program: str, user_home: str, apart: Iterable[str] = ()) -> str:
     """The folder to lend so that boxes can run a program, with every link on the way to it; empty if there is none.
 
-    It is the installation that the program is a part of, `TOP/bin/PROGRAM`; nothing as wide as a home or `~/.local`.
+    It is the installation that the program is a part of, `TOP/bin/PROGRAM`; nothing as wide as a home or `~/.local`,
+    and nothing around or in the folders apart: what the agent can write would be run by every box.
     """
     real = os.path.realpath(program)
     if os.path.basename(os.path.dirname(real)) != "bin" or not os.path.isfile(real):
         return ""
     top = os.path.dirname(os.path.dirname(real))
+    away = tuple(apart)
     for way in list(_links(program))[1:]:
-        if not _inside(way, top):
+        if not any(_inside(way, place) for place in (top, *away)):
             top = os.path.commonpath((way, top))
     home = os.path.realpath(user_home)
     hidden = os.path.dirname(top) == home and os.path.basename(top).startswith(".")
+    hidden = hidden or os.path.dirname(top) == os.path.join(home, ".local")  # `share` has keys beside programs
     wide = top.count("/") < 2 or _inside(home, top) or hidden  # `/opt` is too wide, `/opt/python` is not
-    own = any(_inside(top, place) or _inside(place, top) for place in OWN_PLACES)
+    own = any(_inside(top, place) or _inside(place, top) for place in (*OWN_PLACES, *away))
     return "" if wide or own or not re.fullmatch(_PLAIN, top) else top
 
 
@@ -130,7 +135,7 @@ def _outside(what: str, program: str, sight: Sight) -> Missing | None:
     if not os.path.isfile(real) or sight.shows(real):
         return None
     what = f"{what} {real}, which boxes do not see"
-    folder = lendable(program, sight.user_home)
+    folder = lendable(program, sight.user_home, (sight.folder, *sight.apart))
     if not folder:
         return Missing(what=what, do="It has to be installed for the system, or in this folder.")
     return Missing(what=what, do=f"The owner can lend it, read-only: `{to_lend(folder)}`.", folder=folder)

@@ -43,7 +43,7 @@ def add(path: str, name: str, vouch: bool | None) -> int:
             vouch = _asks_to_vouch(folder.path)
         call = add_call(app, path, name, vouch=vouch)
         code = _carry(app, call)
-        if code == 0:
+        if code == 0 and vouch:  # links that others put there do not say what the owner should lend
             _offer_toolchains(app, path)
         return code
 

@@ -73,6 +73,12 @@ def _check_place(app: "Runtime", real: str) -> None:
         if _overlap(real, place):
             how = "is" if real == place else "contains" if _under(place, real) else "is inside"
             raise UsageError(f"{real} {how} {name} ({place}).", remedy="Choose a folder beside it.")
+    for each in map(str, app.config.security.toolchains):
+        if _overlap(real, each):
+            raise UsageError(
+                f"{real} and {each}, which is lent to boxes, lie in one another: they would run what the agent writes.",
+                remedy="Choose another folder, or take that one out of security.toolchains.",
+            )
     system = next((place for place in SYSTEM_PLACES if _overlap(real, place)), None)
     if system is not None:
         raise UsageError(f"{real} is part of the system ({system}).", remedy=_OWN_FOLDER)
