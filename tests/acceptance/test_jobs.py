@@ -93,6 +93,15 @@ def test_a_yes_at_the_terminal_lets_the_job_continue(home: HomeAt) -> None:
     home.intact()
 
 
+def test_the_newest_job_is_called_last(home: HomeAt) -> None:
+    assert home.run("job", "show", "last").rc == 2  # there is none
+    home.ok("job", "create", "the older one")
+    newest = home.ok("job", "create", "the newer one").out.strip()
+    assert home.ok("job", "show", "last", "--json").json()["job_id"] == newest
+    home.ok("job", "resume", "last")
+    assert home.ok("job", "cancel", "last").out.startswith(newest)
+
+
 def test_bad_ids_and_states_are_reported_in_one_sentence(home: HomeAt) -> None:
     for command in (("show", "job_x"), ("cancel", "job_x"), ("resume", "job_x")):
         one_sentence(home.run("job", *command), 2, "there is no job")

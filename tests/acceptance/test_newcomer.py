@@ -44,6 +44,20 @@ def completed(home: HomeAt, words: str, *, shell: str = "fish") -> list[str]:
 # Words
 
 
+def test_what_is_said_around_a_new_project_and_a_setting_breaks_between_words(home: HomeAt) -> None:
+    folder = home.base / "site"
+    folder.mkdir()
+    asked = home.sit("project", "add", str(folder), size=(60, 300)).wait_for("count as yours? [y/N]").type("n\r")
+    before = asked.wait_for("Approve? [y").type("n\r").end().out.split("Do its files")[0]
+    assert before.startswith("Do you vouch for what is in")
+    assert all(len(row) < 60 for row in before.splitlines())
+    keys = ("server.http_addr", "127.0.0.1:0", "server.public_url", "https://coil.example.net")
+    setting = home.sit("config", "set", *keys, size=(70, 300)).wait_for("Approve? [y").type("y\r").end()
+    rows = [row for row in setting.out.splitlines() if "next start" in row or row.endswith("public_url.")]
+    assert rows
+    assert all(len(row) < 70 for row in rows)
+
+
 def test_what_the_owner_says_no_to_is_rejected_and_nothing_else(home: HomeAt) -> None:
     assert "file_write waits for your approval: `coilclaw approvals approve act_" in home.tool("file_write", WRITE).err
     action = proposed(home)

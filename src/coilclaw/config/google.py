@@ -78,7 +78,7 @@ def google_faults(google: Google) -> list[tuple[str, str]]:
         if url and not _on_this_machine(url, bare=key in ("gmail_url", "calendar_url")):
             found.append((key, "can only be an address on this machine, such as http://127.0.0.1:4600; remove the key"))
     if not google.client_id and google != Google():
-        found.append(("client_id", "is missing; docs/google.md says where to get one"))
+        found.append(("client_id", "is missing; `coilclaw docs google` says where to get one"))
     moved = [bool(getattr(google, key)) for key in _ADDRESSES]
     if any(moved) and not all(moved):
         # A token of one place must never be sent to the other.

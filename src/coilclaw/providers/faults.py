@@ -64,7 +64,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         remedy = (
             "Raise timeout_seconds of this provider or use a faster model."
             if timeout
-            else f"Check that the server at {self.base_url} is running; `coilclaw provider test {self.name}` tests it."
+            else f"Check the network, and the server at {self.base_url}; `coilclaw provider test {self.name}` tests it."
         )
         return Transient(_ended(f"{self.name} did not answer: {self.quote(why)}"), remedy=remedy)
 

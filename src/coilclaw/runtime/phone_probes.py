@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from coilclaw.packets.http import HttpResponse
     from coilclaw.runtime.runtime import Runtime
 
-GUIDE = "docs/phone.md says how, step by step."
+GUIDE = "`coilclaw docs phone` says how, step by step."
 SOON = timedelta(days=14)
 _AUTHORITY = "tls-ca.crt"
 

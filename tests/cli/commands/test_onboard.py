@@ -217,7 +217,11 @@ def test_a_key_that_is_stored_is_found_like_one_in_the_environment(tmp_path):
     home = tmp_path / "home"
     onboard(home, "--provider", "nobody-knows")  # makes the home
     env = {**os.environ, "COILCLAW_HOME": str(home)}
-    subprocess.run([COILCLAW, "secret", "set", "GROQ_API_KEY"], env=env, input=b"planted-0123456789abcdef", check=True)
+    set_key = [COILCLAW, "secret", "set", "GROQ_API_KEY"]
+    stored = subprocess.run(
+        set_key, env=env, input="planted-0123456789abcdef", capture_output=True, text=True, check=True
+    )
+    assert "Nothing in config.toml refers to GROQ_API_KEY yet. `coilclaw onboard` sets up the model." in stored.stderr
     assert onboard(home, "--no-test").returncode == 0
     assert written(home)["default_provider"] == "groq"
     assert written(home)["providers"]["models"]["groq"]["api_key_env"] == "GROQ_API_KEY"

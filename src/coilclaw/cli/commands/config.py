@@ -8,7 +8,7 @@ import click
 
 from coilclaw.cli import completion
 from coilclaw.cli.open_home import here, opened
-from coilclaw.cli.output import json_option, print_json, tell
+from coilclaw.cli.output import json_option, print_json, print_wrapped, tell
 
 if TYPE_CHECKING:
     from coilclaw.config import Origin
@@ -104,16 +104,15 @@ def propose(app: "Runtime", call: "ToolCall", changes: "tuple[SettingChange, ...
     import asyncio
 
     from coilclaw.cli.commands.tool import exit_code, run_tool
-    from coilclaw.cli.output import print_result
     from coilclaw.cli.phrases import result_words, waits_for
     from coilclaw.runtime.settings import notes
 
     outcome = asyncio.run(run_tool(app, call, yes=False, source="gateway"))
-    print_result(result_words(outcome.result), success=outcome.result.success)
+    print_wrapped(result_words(outcome.result), err=not outcome.result.success)
     if outcome.pending:
         for note in notes(app, changes):
-            tell(note, err=True)
-        tell(waits_for(app, outcome.action), err=True)
+            print_wrapped(note, err=True)
+        print_wrapped(waits_for(app, outcome.action), err=True)
     return exit_code(outcome)
 
 

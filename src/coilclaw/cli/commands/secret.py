@@ -6,7 +6,7 @@ import sys
 import click
 
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, moment, print_json, print_rows, tell
+from coilclaw.cli.output import json_option, moment, print_json, print_rows, print_wrapped, tell
 from coilclaw.packets.errors import UsageError
 
 MOST_BYTES = 64 * 1024
@@ -35,7 +35,10 @@ def set_value(name: str) -> int:
     if weak:
         tell(f"This value is too weak to redact reliably: {weak}.", err=True)
     if not used:
-        tell(f"Nothing in config.toml refers to {name} yet.", err=True)
+        from coilclaw.cli.commands.onboard import HOSTED
+
+        leads = " `coilclaw onboard` sets up the model." if any(name == each.api_key_env for each in HOSTED) else ""
+        print_wrapped(f"Nothing in config.toml refers to {name} yet.{leads}", err=True)
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli.open_home import here
-from coilclaw.cli.output import counted, json_option, print_json, tell
+from coilclaw.cli.output import counted, json_option, print_json, print_wrapped, tell
 from coilclaw.cli.systemd_unit import (
     COMMANDS,
     EVOLVE,
@@ -78,16 +78,16 @@ def install(only_print: bool) -> int:
     check_environment(home)
     file = _file()
     _write(file, text)
-    tell(f"Wrote {file}: runs `{_program()} {COMMANDS[_name()]}` with COILCLAW_HOME={home}.")
-    tell(f"The service does not see this shell's variables: store keys with `coilclaw secret set`, or in"
+    print_wrapped(f"Wrote {file}: runs `{_program()} {COMMANDS[_name()]}` with COILCLAW_HOME={home}.")
+    print_wrapped(f"The service does not see this shell's variables: store keys with `coilclaw secret set`, or in"
                f" {environment_file(home)} (mode 0600).")  # fmt: skip
     trouble = _no_session()
     if trouble:
-        tell(f"The service is not enabled: {trouble} {WITHOUT}", err=True)
+        print_wrapped(f"The service is not enabled: {trouble} {WITHOUT}", err=True)
         return 0
     _systemctl("daemon-reload")
     _systemctl("enable", _name())
-    tell("It starts when you log in; `loginctl enable-linger` lets it run without a login. Start it now:"
+    print_wrapped("It starts when you log in; `loginctl enable-linger` lets it run without a login. Start it now:"
                f" `{_words('start')}`.")  # fmt: skip
     return 0
 

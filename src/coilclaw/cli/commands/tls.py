@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import tell
+from coilclaw.cli.output import print_wrapped, tell
 from coilclaw.packets.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def make(names: tuple[str, ...], again: bool) -> int:
         raise StorageError(f"{folder} cannot be written ({error.strerror}).") from error
     ends = standing_of(made.certificate).ends
     _show_code(authority.certificate)
-    tell(f"Made {there}, good for {', '.join(wanted)} until {ends:%Y-%m-%d}.")
+    print_wrapped(f"Made {there}, good for {', '.join(wanted)} until {ends:%Y-%m-%d}.")
     _tell_settings(folder, wanted, server.http_addr.rpartition(":")[2])
     _tell_phone(folder / f"{AUTHORITY}.crt", authority.certificate, fresh=fresh)
     return 0
@@ -115,8 +115,12 @@ def _tell_settings(folder: Path, names: tuple[str, ...], port: str) -> None:
     tell("\nHave the server use it, then start `coilclaw up` again:\n")
     tell("coilclaw config set" + "".join(f" \\\n  server.{key} {quote(value)}" for key, value in keys.items()))
     if not name:
-        tell(f"\nPasskeys need a name, and {names[0]} is an address: with it a phone could approve nothing of weight.")
-        tell("Make it for a name that the phone finds, such as this machine's own on its network (--name HOST.local).")
+        print_wrapped(
+            f"\nPasskeys need a name, and {names[0]} is an address: with it a phone could approve nothing of weight."
+        )
+        print_wrapped(
+            "Make it for a name that the phone finds, such as this machine's own on its network (--name HOST.local)."
+        )
 
 
 def _show_code(certificate: bytes) -> None:
@@ -142,5 +146,5 @@ def _tell_phone(file: Path, certificate: bytes, *, fresh: bool) -> None:
 
     if not fresh:
         tell("\nThe authority is the one you had: phones that trust it need nothing new.")
-    tell(f"\nInstall the authority on the phone (docs/phone.md says where): {file}")
-    tell(f"Compare its SHA-256 fingerprint there: {standing_of(certificate).fingerprint}")
+    print_wrapped(f"\nInstall the authority on the phone (`coilclaw docs phone` says where): {file}")
+    print_wrapped(f"Compare its SHA-256 fingerprint there: {standing_of(certificate).fingerprint}")

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import counted, json_option, print_json, print_line, print_result, print_rows, tell
+from coilclaw.cli.output import (
+    counted,
+    json_option,
+    print_json,
+    print_line,
+    print_result,
+    print_rows,
+    print_wrapped,
+    tell,
+)
 from coilclaw.packets.errors import BoxUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +57,7 @@ def init(source: Path | None, wheels: Path | None) -> None:
             admit_wheels(wheels)
         commit = make_repository(app, None if source is None else source.resolve())
         record = places_of(app.home.root).record
-        tell(f"The repository is {record}, main at {commit[:12]}. Clone it to read and to push.")
+        print_wrapped(f"The repository is {record}, main at {commit[:12]}. Clone it to read and to push.")
         if wheels is not None:
             _take_wheels(app, wheels)
         try:

@@ -216,12 +216,12 @@ def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
 @click.argument("job_id", shell_complete=completion.jobs())
 @json_option
 def show(job_id: str, as_json: bool) -> None:
-    """Show a job: what was asked, where it stands, what waits for you, what it did and left."""
+    """Show a job: what was asked, where it stands, what waits for you, what it did and left; `last` is the newest."""
     with opened() as app:
         warn_of_yolo(app)
         from coilclaw.features.jobs.background import Background
 
-        found = Background(app).desk().find(job_id)
+        found = Background(app).desk().find(_named(app, job_id))
         story = told(app, found)
         if as_json:
             print_json(story)
@@ -240,7 +240,7 @@ def cancel(job_id: str, reason: str) -> int:
     from coilclaw.features.jobs.background import Background
 
     with opened() as app:
-        ended = asyncio.run(Background(app).desk().cancel(job_id, reason))
+        ended = asyncio.run(Background(app).desk().cancel(_named(app, job_id), reason))
     print_line(f"{ended.job_id} is {JOBS[ended.state]}.")
     return 0
 
@@ -253,11 +253,19 @@ def resume(job_id: str) -> int:
     from coilclaw.gate.executor import worker_is_running
 
     with opened() as app:
-        found = asyncio.run(Background(app).desk().resume(job_id))
+        found = asyncio.run(Background(app).desk().resume(_named(app, job_id)))
         print_line(f"{found.job_id} is {JOBS[found.state]} and due now.")
         if not worker_is_running(app.home.locks_dir):
             tell("No worker is running: start `coilclaw worker` to run it.", err=True)
     return 0
+
+
+def _named(app: "Runtime", given: str) -> str:
+    """The id of the newest job for `last`; anything else as it is."""
+    from coilclaw.store.jobs import list_jobs as rows_of
+
+    newest = rows_of(app.db.reader, None, 1) if given == "last" else []
+    return newest[0].job_id if newest else given
 
 
 def told(app: "Runtime", row: "JobRow") -> "dict[str, Json]":

@@ -73,7 +73,7 @@ class GoogleAccounts:
         if not google.configured:
             raise UsageError(
                 "[google] has no client_id, so there are no mail and calendar accounts.",
-                remedy="docs/google.md says how to get one; then `coilclaw config set google.client_id ID`.",
+                remedy="`coilclaw docs google` says how to get one; then `coilclaw config set google.client_id ID`.",
             )
         return OAuthClient(
             provider=PROVIDER,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
+from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, print_wrapped, tell
 from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def connect(identity: "Identity", paste: bool) -> int:
         if not app.config.google.configured:
             raise UsageError(
                 "[google] has no client_id.",
-                remedy="docs/google.md says how to get one; then `coilclaw config set google.client_id ID`.",
+                remedy="`coilclaw docs google` says how to get one; then `coilclaw config set google.client_id ID`.",
             )
         intro = f"Open this address in your browser and sign in as the {identity} account:"
         at_the_browser(app, account_of(identity), partial(begin_sign_in, app, identity), intro, paste=paste)
@@ -101,7 +101,7 @@ def sop() -> int:
 
     with opened() as app:
         path = write_procedure(app)
-    tell(f"Wrote {path}. Run it with `coilclaw sop run {NAME}`, or on a schedule.")
+    print_wrapped(f"Wrote {path}. Run it with `coilclaw sop run {NAME}`, or on a schedule.")
     return 0
 
 

@@ -128,7 +128,9 @@ def _identity(accounts: OwnerAccounts, named: str) -> "Identity":
     if named not in ("user", "bot"):
         raise Trouble(404, "NOT_FOUND", "There is no such account.", remedy="The identities are user and bot.")
     if not accounts.configured:
-        raise Trouble(404, "NOT_FOUND", "[google] has no client_id.", remedy="docs/google.md says how to get one.")
+        raise Trouble(
+            404, "NOT_FOUND", "[google] has no client_id.", remedy="`coilclaw docs google` says how to get one."
+        )
     return "user" if named == "user" else "bot"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
+from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, print_wrapped, tell
 from coilclaw.packets.errors import CoilclawError, UsageError
 
 if TYPE_CHECKING:
@@ -99,7 +99,10 @@ def _asks_to_vouch(path: str) -> bool:
             "say whether the folder's files count as yours.",
             remedy="Use --vouch if you or people you trust wrote them, otherwise --no-vouch.",
         )
-    tell(f"Do you vouch for what is in {path}? If others can put files there, say no: then they count as untrusted.")
+    print_wrapped(
+        f"Do you vouch for what is in {path}? If others can put files there, say no: then they count as untrusted.",
+        err=True,
+    )
     return click.confirm("Do its files count as yours?", default=False, prompt_suffix=" ", err=True)
 
 
@@ -113,7 +116,7 @@ def _offer_toolchains(app: "Runtime", path: str) -> None:
 
     lacking = lacking_in(app, path)
     for each in lacking:
-        tell(each.said)
+        print_wrapped(each.said)
     if lacking and sys.stdin.isatty() and sys.stderr.isatty():
         changes = tuple(SettingChange(key=KEY, op="add", value=folder) for folder in {each.folder for each in lacking})
         try:

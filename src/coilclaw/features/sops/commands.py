@@ -45,7 +45,9 @@ def list_sops(as_json: bool) -> None:
         print_json([_listed(file) for file in files])
         return
     rows = [(file.name, _steps(file), _about(file)) for file in files]
-    print_rows(rows, ("sop", "steps", "what it does"), empty="There are no SOPs; docs/sops.md says how to write one.")
+    print_rows(
+        rows, ("sop", "steps", "what it does"), empty="There are no SOPs; `coilclaw docs sops` says how to write one."
+    )
 
 
 @sop.command(short_help="Validate procedures and list every error.")
