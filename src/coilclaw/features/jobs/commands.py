@@ -216,12 +216,14 @@ def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
 @click.argument("job_id", shell_complete=completion.jobs())
 @json_option
 def show(job_id: str, as_json: bool) -> None:
-    """Show a job: what was asked, where it stands, what waits for you, what it did and left."""
+    """Show a job, or the `last` one: what was asked, where it stands, what waits for you, what it did and left."""
+    from coilclaw.features.jobs.background import Background
+    from coilclaw.store.jobs import list_jobs as rows_of
+
     with opened() as app:
         warn_of_yolo(app)
-        from coilclaw.features.jobs.background import Background
-
-        found = Background(app).desk().find(job_id)
+        newest = rows_of(app.db.reader, None, 1) if job_id == "last" else []
+        found = newest[0] if newest else Background(app).desk().find(job_id)
         story = told(app, found)
         if as_json:
             print_json(story)
