@@ -8,7 +8,7 @@ from typing import TextIO
 import click
 import msgspec
 
-from coilclaw.packets.text import moment as moment
+from coilclaw.packets.text import moment as moment  # noqa: PLC0414 - the gate tells it too
 from coilclaw.packets.text import one_line, visible
 
 
