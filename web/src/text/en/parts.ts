@@ -86,6 +86,7 @@ export const parts = {
   'source.schedule': 'Schedule',
   'source.cli': 'Terminal',
   'source.gateway': 'Panel',
+  'source.runtime': 'CoilClaw itself',
   'source.sop': 'Procedure',
   'source.session': 'Coding session',
   'source.mcp': 'MCP client',
