@@ -35,7 +35,7 @@ class _ToRead(click.IntRange):
     """A number, or 0 for `last`, the newest."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return 0 if value == "last" else super().convert(value, param, ctx)
+        return 0 if value == "last" else click.IntRange(1)(value, param, ctx)
 
 
 to_read = click.argument("number", type=_ToRead(1), shell_complete=completion.pulls())
