@@ -8,6 +8,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import select
 import shlex
 import struct
@@ -99,6 +100,15 @@ def at_a_terminal(argv: list[str], answer: str, environment: dict[str, str]) -> 
     return seen.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
+def settled(output: str) -> str:
+    """What stands there in the end: an answer that comes in is drawn over itself."""
+    shown, *redrawn = re.split(r"\r(?:\x1b\[(\d+)A)?\x1b\[J", output)
+    for up, text in zip(redrawn[::2], redrawn[1::2], strict=True):
+        lines = shown.split("\n")
+        shown = "\n".join([*lines[: len(lines) - 1 - int(up or 0)], text])
+    return shown
+
+
 def play(home: Path) -> Text:
     """Every scene in a fresh home, as one text with its colours."""
     environment = {
@@ -113,7 +123,7 @@ def play(home: Path) -> Text:
             raise SystemExit(f"{typed} broke:\n{output}")
         shown.append("$ ", style="green")
         shown.append(f"{typed}\n", style="bold")
-        shown.append_text(Text.from_ansi(output.rstrip("\n")))
+        shown.append_text(Text.from_ansi(settled(output).rstrip("\n")))
         shown.append("\n\n")
     shown.rstrip()
     return shown

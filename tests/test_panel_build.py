@@ -32,6 +32,19 @@ def test_nothing_is_built_again_when_nothing_changed():
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
+def test_a_story_that_is_named_runs_alone():
+    one = "tests/panel/test_markdown.py"
+    ran = subprocess.run(
+        [ROOT / "scripts" / "panel", "story", one, "--collect-only"],
+        env={**os.environ, "TEST_JOBS": "0"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    assert {line.partition("::")[0] for line in ran.stdout.splitlines() if "::" in line} == {one}
+
+
 def test_the_wheel_has_the_panel_whole(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],

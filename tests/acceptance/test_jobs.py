@@ -52,6 +52,7 @@ def test_a_job_from_its_making_to_its_evidence(home: HomeAt) -> None:
         {"id": receipt["id"], "hash": receipt["receipt_hash"], "tool": "file_list", "status": "allowed"}
     ]
     told = home.ok("job", "show", job_id).out
+    assert home.ok("job", "show", "last").out == told
     for words in (job_id, "count the files", "state:     done: ", "EXECUTING → DONE", "three files", "max files: 0"):
         assert words in told
     (listed,) = home.ok("job", "list", "--json").json()

@@ -42,7 +42,9 @@ def test_from_a_job_to_a_merged_change_and_back(home: HomeAt) -> None:
     assert [path.split("/")[0] for path in files][-3:] == ["audit", "audit", "jobs"]
     assert files[0].startswith("notes/")
     assert "notes/a.md" in home.ok("pr", "show", "1").out
-    named = home.ok("job", "show", job, "--json").json()["pull"]
+    for command in ("show", "diff", "checks"):
+        assert home.ok("pr", command, "last").out == home.ok("pr", command, "1").out
+    named = home.ok("job", "show", "last", "--json").json()["pull"]
     assert named == {"number": 1, "state": "OPEN"}
     assert "#1, open" in home.ok("job", "show", job).out
     assert not (home.workspace / "notes/a.md").exists()

@@ -96,8 +96,10 @@ def test_every_fault_is_reported_with_its_step(home: HomeAt) -> None:
     assert (listed["broken"]["valid"], listed["daily-check"]["valid"]) == (False, True)
     assert len(home.run("sop", "validate", "--json").json()) == 2
     one_sentence(home.run("sop", "run", "broken"), 2, "is invalid", "sop validate broken")
-    one_sentence(home.run("sop", "run", "brokn"), 2, "no SOP", "broken")
-    one_sentence(home.run("sop", "run", "../sops/broken"), 2, "not a valid SOP name")
+    never = home.ok("sop", "status")
+    assert "No procedure has been run yet." in never.out + never.err
+    one_sentence(home.run("sop", "run", "brokn"), 2, "no procedure", "broken")
+    one_sentence(home.run("sop", "run", "../sops/broken"), 2, "not a valid name of a procedure")
     one_sentence(home.run("sop", "status", "sop_x"), 2, "no run")
     one_sentence(home.run("sop", "approve", "sop_x"), 2, "interactive terminal")
     assert home.rows("SELECT count(*) FROM sop_runs") == [(0,)]

@@ -333,8 +333,8 @@ def test_a_project_is_named_without_saying_the_command_twice(target, line):
     assert [each for each in shown if each.startswith(("  target:", "  project:"))] == [line]
 
 
-def test_a_card_about_an_address_does_not_say_that_it_stays_on_this_machine():
-    shown = describe(card(tool_name="web_open", target_entity="https://a.example/", human_summary="Open it."))
+def test_a_card_that_asks_a_server_does_not_say_that_it_stays_on_this_machine():
+    shown = describe(card(tool_name="gmail_get_full", human_summary="Read a mail whole.", reaches_out=True))
     assert "asks a server outside" in shown
     assert "stays on this machine" not in shown
 

@@ -2,7 +2,9 @@
 
 import fcntl
 import os
+import re
 from contextlib import contextmanager
+from time import tzset
 
 import pytest
 
@@ -82,6 +84,20 @@ async def test_an_undo_passes_over_turns_that_changed_nothing(sample):
     await home.call("shell", turn=a_turn(3), command="make", key="k3")
     outcome = await undo(home)
     assert outcome.result.output == "Removed 1 file:\na.txt"
+
+
+async def test_an_undo_tells_its_time_by_the_clocks_of_this_machine(sample, monkeypatch):
+    home = sample()
+    await home.call("file_write", path="intel/a.txt", content="x", key="k1")
+    monkeypatch.setenv("TZ", "Etc/GMT-5")
+    tzset()
+    try:
+        await undo(home)
+    finally:
+        monkeypatch.undo()
+        tzset()
+    told = home.owner.cards[-1].preview_or_diff
+    assert re.search(r", kept \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+05:00 \(", told)
 
 
 async def test_an_undo_says_once_why_it_asks(sample):

@@ -79,6 +79,7 @@ class ActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     justification: str
     lane: Literal['A', 'B', 'C']
     provenance: list[str]
+    reaches_out: bool
     refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None]
     rejection_reason: str | None
     risk: Literal['R0', 'R1', 'R2', 'R3']
@@ -234,6 +235,7 @@ class ApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     preview_or_diff: str
     proof: Literal['none', 'token', 'passkey']
     provenance: list[str]
+    reaches_out: bool
     reasons: list[str]
     rejection_reason: str | None
     risk: Literal['R0', 'R1', 'R2', 'R3']

@@ -28,6 +28,7 @@ const base: ApprovalCard = {
   risk: 'R2',
   risk_word: 'medium',
   lane: 'A',
+  reaches_out: false,
   preview_or_diff: '',
   source_type: 'chat',
   expires_at: '',

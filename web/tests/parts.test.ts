@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { niceTop, stackedBars } from '../src/parts/chart.ts';
 import { parseDiff } from '../src/parts/diff.ts';
 import { atAGlance } from '../src/parts/fold.ts';
-import { isUntrusted, sourceWords, sourcesOf } from '../src/parts/label.ts';
+import { askedBy, isUntrusted, sourceWords, sourcesOf } from '../src/parts/label.ts';
 import { plainly } from '../src/parts/plain.ts';
 import { entries, pretty } from '../src/parts/pretty.ts';
 import { segments } from '../src/parts/segments.ts';
@@ -140,6 +140,11 @@ describe('labels', () => {
 
   test('are said in words where they are no names of hosts', () => {
     expect(['attachment', 'workspace', 'shop.example'].map(sourceWords)).toEqual(['an attachment', 'a file influenced by others', 'shop.example']);
+  });
+
+  test('who asked: the owner in the panel, or the runtime for a job or with a merge', () => {
+    const said = [['gateway', 'undo', null], ['gateway', 'evolve_merge', ''], ['gateway', 'pr_merge', null], ['gateway', 'patrol_run', 'job_1'], ['chat', 'pr_merge', null]] as const;
+    expect(said.map(([source, tool, job]) => askedBy(source, tool, job))).toEqual(['Panel', 'CoilClaw itself', 'CoilClaw itself', 'CoilClaw itself', 'Chat']);
   });
 
   test('name each source once', () => {

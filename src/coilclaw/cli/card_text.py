@@ -19,7 +19,7 @@ LANES: dict[Lane, str] = {
 }
 """Where an effect goes, in the words of the panel."""
 ASKS = "asks a server outside"
-"""What is read from an address changes nothing there, but it is asked for."""
+"""What is only read there changes nothing, but it is asked for."""
 BY_TOOL = {"pr_merge": "merges a change", "session_push": "leaves its session"}
 """They are asked like what leaves the machine, and leave it only where the pull request is elsewhere."""
 _COLOURS = (
@@ -52,7 +52,7 @@ def describe(card: Card) -> str:
     arguments = _arguments(card) if card.args != "{}" else ""
     lines += [f"  args:    {arguments}"] if arguments else []
     where = BY_TOOL.get(card.tool_name, LANES["B"]) if card.lane == "B" else LANES[card.lane]
-    if card.lane == "A" and card.target_entity.startswith(("https://", "http://")):
+    if card.lane == "A" and card.reaches_out:
         where = ASKS
     lines.append(f"  risk:    {card.risk_word}, {where} ({card.tool_name}, {card.digest[:16]})")
     last = closing(card)

@@ -40,7 +40,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "coilclaw.features.schedules.commands.schedule:schedule",
             "Run work on a schedule: add, list, preview, run now.",
         ),
-        "sop": ("coilclaw.features.sops.commands:sop", "Run your written procedures (SOPs) step by step."),
+        "sop": ("coilclaw.features.sops.commands:sop", "Run your written procedures step by step."),
         "skill": ("coilclaw.features.skills.commands:skill", "See, check and write skills: how you want things done."),
         "worker": ("coilclaw.service.worker:worker", "Execute approved actions and work on jobs until stopped."),
     },

@@ -8,6 +8,7 @@ from typing import TextIO
 import click
 import msgspec
 
+from coilclaw.packets.text import moment as moment  # noqa: PLC0414 - the gate tells it too
 from coilclaw.packets.text import one_line, visible
 
 
@@ -115,16 +116,6 @@ def print_result(text: str, *, success: bool) -> None:
     """What a tool gave back: on stdout if it went well; at a terminal with every control character shown."""
     shown = visible(text) if (sys.stdout if success else sys.stderr).isatty() else text
     click.echo(shown, err=not success)
-
-
-def moment(stamp: str, exact: str = "minutes") -> str:
-    """A stored time as people read it: by the clocks of this machine, with their offset from UTC. The one spelling."""
-    from datetime import datetime
-
-    try:
-        return datetime.fromisoformat(stamp).astimezone().isoformat(" ", exact)
-    except (ValueError, OverflowError):
-        return stamp
 
 
 def counted(number: int, noun: str) -> str:

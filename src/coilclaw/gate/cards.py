@@ -50,6 +50,7 @@ def render_card(
         marked=tuple(one_line(value) for value in marked),
         offers=offers(action, inspected.facts),
         identity=action.call.identity,
+        reaches_out=inspected.tool is not None and inspected.tool.destination == "external",
     )
 
 

@@ -127,7 +127,7 @@ def _to_list(layer: str, whom: str) -> str:
     return f"Add it to {layer} if {whom} should have it."
 
 
-_PLACES: dict[Source, str] = {"sop": "procedures (SOPs)", "gateway": "the panel"}
+_PLACES: dict[Source, str] = {"sop": "procedures", "gateway": "the panel"}
 """Names of the places from which the runtime makes its own calls."""
 
 

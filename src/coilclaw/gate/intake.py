@@ -217,3 +217,8 @@ class Intake:
     def in_short(self, call: ToolCall) -> str:
         """What a call would do, in a sentence."""
         return self._inspector.in_short(call)
+
+    def reaches_out(self, call: ToolCall) -> bool:
+        """Whether its tool asks a server outside."""
+        tool = self._inspector.tools.get(call.tool)
+        return tool is not None and tool.destination == "external"

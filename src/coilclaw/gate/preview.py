@@ -11,7 +11,7 @@ from coilclaw.gate.facts import Inspected
 from coilclaw.gate.undoing import in_words
 from coilclaw.packets.action import Action, Label
 from coilclaw.packets.canonical import parse_object
-from coilclaw.packets.text import duration, one_line, visible
+from coilclaw.packets.text import duration, moment, one_line, visible
 
 if TYPE_CHECKING:
     from coilclaw.gate.taking import TakenAlong, TakenEntry
@@ -165,7 +165,7 @@ def _comes_back(restored: Restored) -> str:
     """Every file by name, however many."""
     if not restored.snapshot:
         return "There is no such snapshot: nothing would be restored."
-    kept = f"{restored.snapshot}, kept {restored.time[:19].replace('T', ' ')} UTC ({one_line(restored.note)})"
+    kept = f"{restored.snapshot}, kept {moment(restored.time, 'seconds')} ({one_line(restored.note)})"
     back = [_named(each) for each in restored.changes if not each.removed]
     removed = [_named(each) for each in restored.changes if each.removed]
     if not back and not removed:

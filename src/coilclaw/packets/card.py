@@ -58,6 +58,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """Argument values found in untrusted content and not in the owner's own words."""
     identity: Identity | None = None
     """In whose name it would be done."""
+    reaches_out: bool = False
+    """A server outside is asked, also where nothing leaves for it and nothing changes there."""
     offers: tuple[Offer, ...] = ()
     """What an approval may cover from now on; empty if every call of its kind must ask."""
 

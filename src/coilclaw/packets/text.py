@@ -57,3 +57,13 @@ def duration(seconds: int) -> str:
 def one_line(text: str) -> str:
     """The text as a single line."""
     return visible(text, lines=False)
+
+
+def moment(stamp: str, exact: str = "minutes") -> str:
+    """A stored time as people read it: by the clocks of this machine, with their offset from UTC. The one spelling."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(stamp).astimezone().isoformat(" ", exact)
+    except (ValueError, OverflowError):
+        return stamp

@@ -19,7 +19,7 @@ from coilclaw.tools.show import file_show
 class ApprovalArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of sop_approval."""
 
-    sop: Annotated[str, msgspec.Meta(description="The SOP that asks.", max_length=64)]
+    sop: Annotated[str, msgspec.Meta(description="The procedure that asks.", max_length=64)]
     step: Annotated[str, msgspec.Meta(description="The step that asks.", max_length=64)]
     message: Annotated[str, msgspec.Meta(description="The question to the owner.", min_length=1, max_length=16_000)]
 
@@ -41,10 +41,10 @@ def _question(message: str) -> str:
     callers=frozenset({"sop"}),
 )
 async def sop_approval(args: ApprovalArgs, context: Context) -> ToolOutput:
-    """Ask the owner whether a procedure may continue; only a step of an SOP can call it."""
+    """Ask the owner whether a procedure may continue; only a step of a procedure can call it."""
     if context.source != "sop":
         raise ToolError(
-            "only a step of an SOP can ask for approval this way.",
+            "only a step of a procedure can ask for approval this way.",
             remedy="Propose the call you need; the gate asks the owner if necessary.",
             code="NOT_A_STEP",
             begun=False,

@@ -185,6 +185,9 @@ def test_rollback_signal_starts_a_branch_at_the_ref_and_an_unknown_ref_changes_n
     world.send("rollback", "main")
     world.wait_running("agent/rollback-1")
     assert world.record.sha("refs/heads/agent/rollback-1")
+    world.kill()  # as ESTOP ends it
+    world.start()
+    world.wait_running("main")
 
 
 def test_both_signals_are_handled_rollback_first(made):

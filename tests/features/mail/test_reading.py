@@ -9,6 +9,7 @@ import pytest
 from coilclaw.airlock.readable import read_texts
 from coilclaw.features.mail.accounts import google_accounts
 from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import ToolCall
 from coilclaw.runtime.mail_reading import header_people, sender_addresses
 from coilclaw.sandbox.fake_google import refusal
 from coilclaw.sandbox.fake_google_mail import MailError, compose
@@ -118,6 +119,14 @@ def test_all_values_of_a_header_together_have_a_limit():
     many = [f"d{number}@p{number}.example" for number in range(300)]
     assert sender_addresses([*many, *many]) == [*many[:200], ""]
     assert sender_addresses(["a@b.example", "x" * 1001]) == ["a@b.example", ""]
+
+
+async def test_the_card_of_a_mail_to_be_read_says_that_a_server_is_asked(mail_home, box):
+    intake = mail_home.conveyor().intake
+    for tool, args, outside in (("gmail_get_full", {"message_id": "a1"}, True), ("file_list", {"path": "."}, False)):
+        call = ToolCall.of(tool, args, identity="user" if outside else None)
+        action = await intake.proposed(call, Turn("turn_1", "", "cli"), tool)
+        assert (intake.card(action).reaches_out, intake.reaches_out(call)) == (outside, outside)
 
 
 async def test_text_of_a_mail_without_sender_does_not_pass_for_one(mail_home, box):

@@ -109,7 +109,7 @@ LINES = SEED.splitlines()
         ('"cron_notes": null', '"max_failures": 5000', 11, 23, "1000"),
         ('"cron_notes": null', '"interval": "90m"', 11, 19, "trigger is cron"),
         ('"cron_notes": null', '"trigger": "interval"', 9, 24, "trigger is interval"),
-        ('"cron_notes": null', '"sop": "../../etc"', 11, 14, "SOP"),
+        ('"cron_notes": null', '"sop": "../../etc"', 11, 14, "procedure"),
     ],
 )
 def test_a_fault_is_pointed_at_by_line_and_column(old, new, line, column, word):

@@ -105,7 +105,7 @@ REFUSED = [
     ({"every": "soon", "goal": "x"}, "90m"),
     ({"at": "2001-01-01T00:00", "timezone": "UTC", "goal": "x"}, "passed"),
     ({"every": "1h", "goal": "a\0b"}, "NUL"),
-    ({"every": "1h", "sop": "nope"}, "SOP"),
+    ({"every": "1h", "sop": "nope"}, "procedure"),
     ({"every": "1h", "goal": "x", "schedule_id": "not a name"}, "job_id"),
     ({"every": "1h", "goal": "x", "schedule_id": "followup_1"}, "follow-up"),
     ({"every": "1h", "goal": "x", "constraints": {"allowed_tools": ["file_reed"]}}, "file_read"),

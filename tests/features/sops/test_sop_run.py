@@ -705,7 +705,7 @@ async def test_what_was_approved_and_not_sent_is_not_sent_when_its_step_is_over(
         assert (moved.run.state, s.rows(moved)["a"].code) == ("FAILED", "TIMED_OUT")
         (action,) = s.actions(moved)
         assert action.status == "REJECTED"
-        assert "its SOP step has ended" in (action.rejection_reason or "")
+        assert "its step of a procedure has ended" in (action.rejection_reason or "")
         assert door.got == [429]
 
 

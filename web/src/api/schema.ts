@@ -83,6 +83,8 @@ export interface ActionSummary {
   lane: 'A' | 'B' | 'C';
   /** Untrusted sources that may have a hand in it. */
   provenance: string[];
+  /** A server outside is asked, also where it only reads there. */
+  reaches_out: boolean;
   /** Who said no; null unless it is REJECTED. */
   refusal: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null;
   rejection_reason: string | null;
@@ -261,6 +263,8 @@ export interface ApprovalCard {
   proof: 'none' | 'token' | 'passkey';
   /** Untrusted sources that may have a hand in it. */
   provenance: string[];
+  /** A server outside is asked, also where it only reads there. */
+  reaches_out: boolean;
   reasons: string[];
   rejection_reason: string | null;
   risk: 'R0' | 'R1' | 'R2' | 'R3';

@@ -18,6 +18,12 @@ export function sourcesOf(labels: readonly Label[]): string[] {
   return [...new Set(names)].sort();
 }
 
+/** Who asked: what the runtime proposes goes the owner's way through the gate, for a job or as the merge of a change. */
+export function askedBy(source: string, tool: string, job: string | null | undefined): string {
+  const own = source === 'gateway' && (job || tool === 'pr_merge' || tool === 'evolve_merge');
+  return lookup(`source.${own ? 'runtime' : source}`, source);
+}
+
 /** A source as it is said to the owner: hosts and guests go by their names. */
 export function sourceWords(source: string): string {
   if (source.startsWith('guest:')) return t('guests.source', { name: source.slice('guest:'.length) });

@@ -43,6 +43,8 @@ class ActionSummary(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     """What it is, in a sentence."""
     lane: Lane
+    reaches_out: bool
+    """A server outside is asked, also where it only reads there."""
     risk: Risk
     risk_word: RiskWord
     risk_class: RiskClass
@@ -85,6 +87,8 @@ class ApprovalCard(msgspec.Struct, frozen=True, kw_only=True):
     risk: Risk
     risk_word: RiskWord
     lane: Lane
+    reaches_out: bool
+    """A server outside is asked, also where it only reads there."""
     preview_or_diff: str
     """What would be done or changed; empty once it is over."""
     source_type: Source
@@ -216,6 +220,7 @@ def summary_of(core: Core, action: Action, refusal: Refusal | None = None) -> Ac
         tool=core.named(action.call.tool),
         summary=sentence_of(core, action),
         lane=decision.lane,
+        reaches_out=core.conveyor.intake.reaches_out(action.call),
         risk=decision.risk,
         risk_word=decision.risk_word,
         risk_class=decision.risk_class,
@@ -294,6 +299,7 @@ def _card_shown(core: Core, redacting: Redacting, asked: _Asked) -> ApprovalCard
         risk=card.risk,
         risk_word=card.risk_word,
         lane=card.lane,
+        reaches_out=card.reaches_out,
         preview_or_diff=core.whole(card.preview_or_diff),
         source_type=card.source_type,
         expires_at=card.expires_at,

@@ -31,6 +31,16 @@ open_number = click.argument("number", type=click.IntRange(1), shell_complete=co
 any_number = click.argument("number", type=click.IntRange(1), shell_complete=completion.pulls())
 
 
+class _ToRead(click.IntRange):
+    """A number, or 0 for `last`, the newest."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return 0 if value == "last" else click.IntRange(1)(value, param, ctx)
+
+
+to_read = click.argument("number", type=_ToRead(1), shell_complete=completion.pulls())
+
+
 @click.group()
 def pr() -> None:
     """See what jobs want to change, and merge, reject or take it back.
@@ -69,16 +79,16 @@ def list_pulls(state: str, limit: int, as_json: bool) -> None:
 
 
 @pr.command(short_help="Show a pull request: what it is, its checks, its story.")
-@any_number
+@to_read
 @json_option
 def show(number: int, as_json: bool) -> None:
-    """Show a pull request: what it changes and why, its checks, who made it and what became of it."""
+    """Show a pull request, or the `last` one: what it changes and why, its checks, who made it, what became of it."""
     from coilclaw.features.forge.views import pull_shown, shown_path
 
     with opened() as app:
         pulls = _pulls(app)
-        pull = pulls.forge.find(number)
-        forge = pulls.forge_of(pull)
+        pull = _read(pulls, app, number)
+        number, forge = pull.number, pulls.forge_of(pull)
         view = pull_shown(app, pull, forge.mode(), app.redact)
         try:
             files = [f"  {each.kind:8} {shown_path(app.redact(each.path))}" for each in forge.changes(pull)]
@@ -120,7 +130,7 @@ def show(number: int, as_json: bool) -> None:
 
 
 @pr.command(short_help="Show what a pull request changes.")
-@any_number
+@to_read
 @click.argument("paths", nargs=-1)
 def diff(number: int, paths: tuple[str, ...]) -> None:
     """Show the difference a pull request makes, or that of some PATHS: page by page at a terminal, plain in a pipe.
@@ -133,8 +143,8 @@ def diff(number: int, paths: tuple[str, ...]) -> None:
 
     with opened() as app:
         pulls = _pulls(app)
-        pull = pulls.forge.find(number)
-        forge = pulls.forge_of(pull)
+        pull = _read(pulls, app, number)
+        number, forge = pull.number, pulls.forge_of(pull)
         touched = [each.path for each in forge.changes(pull)]
         unknown = [path for path in paths if path not in touched]
         if unknown:
@@ -154,14 +164,14 @@ def diff(number: int, paths: tuple[str, ...]) -> None:
 
 
 @pr.command(short_help="Show how the checks of a pull request ended.")
-@any_number
+@to_read
 @json_option
 def checks(number: int, as_json: bool) -> int:
     """Show how the checks of a pull request ended. Exit code: 0 all passed, 1 some failed, 4 not run yet."""
     from coilclaw.features.forge.views import check_view, checked
 
     with opened() as app:
-        pull = _pulls(app).forge.find(number)
+        pull = _read(_pulls(app), app, number)
         found = [check_view(each, app.redact) for each in pull.checks]
     if as_json:
         print_json(found)
@@ -376,6 +386,17 @@ def _pulls(app: "Runtime") -> "Pulls":
     from coilclaw.features.forge.pulls import Pulls
 
     return Pulls(app, app.conveyor(nobody))
+
+
+def _read(pulls: "Pulls", app: "Runtime", number: int) -> "PullRequest":
+    from coilclaw.features.forge.store import pulls_before
+
+    if number:
+        return pulls.forge.find(number)
+    newest = pulls_before(app.db.reader, STATES["all"], None, 1)
+    if not newest:
+        raise UsageError("there are no pull requests.")
+    return newest[0]
 
 
 def _standing(state: str, dormant: bool, draft: bool) -> str:

@@ -132,13 +132,13 @@ class Jobs:
         if asked.sop is not None:
             self._must_hold(asked)
         elif not (asked.goal or asked.intent).strip():
-            raise UsageError("the goal is empty.", remedy="Say what you want done, or name an SOP.")
+            raise UsageError("the goal is empty.", remedy="Say what you want done, or name a procedure.")
         if asked.goal and asked.intent:
             raise UsageError("goal and intent are two names of one thing.", remedy="Send one of them.")
         if asked.thread_id is not None and not thread_exists(self._app.db.reader, asked.thread_id):
             raise NotThere("such conversation", "Leave thread_id out for a new one.")
         request = Request(
-            goal=asked.goal.strip() or asked.intent.strip() or f"Run the SOP {asked.sop}.",
+            goal=asked.goal.strip() or asked.intent.strip() or f"Run the procedure {asked.sop}.",
             thread_id=asked.thread_id or new_id("conv", self._app.clock()),
             channel=CHANNEL,
             constraints=asked.constraints.constraints(),
@@ -158,7 +158,7 @@ class Jobs:
 
     def _must_hold(self, asked: NewJob) -> None:
         if asked.steps:
-            raise UsageError("an SOP has steps of its own.", remedy="Leave steps out, or sop.")
+            raise UsageError("a procedure has steps of its own.", remedy="Leave steps out, or sop.")
         self._app.extensions.job_kinds()["sop"].check(self._app, asked.sop or "")
 
     async def cancel(self, job_id: str, reason: str) -> JobRow:

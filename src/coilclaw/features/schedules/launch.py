@@ -123,7 +123,7 @@ def _intent(row: ScheduleRow) -> str:
     """The owner's words; for a follow-up, which has none of theirs, what it is."""
     if row.origin == "followup":
         return f"Carry out the follow-up {row.schedule_id}."
-    return row.payload.intent if isinstance(row.payload, JobPayload) else f"Follow the SOP {row.payload.sop}."
+    return row.payload.intent if isinstance(row.payload, JobPayload) else f"Follow the procedure {row.payload.sop}."
 
 
 def _goal(row: ScheduleRow, run: RunRow, last: LastRun | None) -> str:

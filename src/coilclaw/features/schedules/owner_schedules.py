@@ -356,13 +356,13 @@ def _must_say_all(asked: NewSchedule, given: Mapping[str, Any]) -> None:
     if asked.timezone is None and kind != "interval":
         raise UsageError("it does not say in which time zone.", remedy="Give timezone, such as Europe/Berlin or UTC.")
     if (asked.goal is None) == (asked.sop is None):
-        raise UsageError("a run follows either a goal or an SOP.", remedy="Give goal or sop, one of them.")
+        raise UsageError("a run follows either a goal or a procedure.", remedy="Give goal or sop, one of them.")
 
 
 def _changes(asked: EditSchedule, clock: Callable[[], Any]) -> dict[str, Json]:
     """The fields of the entry that change; None takes one away."""
     if asked.goal is not UNSET and asked.sop is not UNSET:
-        raise UsageError("a run follows either a goal or an SOP.", remedy="Give goal or sop, one of them.")
+        raise UsageError("a run follows either a goal or a procedure.", remedy="Give goal or sop, one of them.")
     when = _when(_set(asked.trigger), {name: _set(getattr(asked, name)) for name in KINDS})
     given = {**when, "timezone": _set(asked.timezone), "goal": _set(asked.goal), "sop": _set(asked.sop)}
     made = changes(given, clock())

@@ -394,7 +394,7 @@ def _payload(entry: Entry, job: JsonObject) -> Payload:
         _known_names(cast("JsonObject", job["job_spec"]), "outputs", Outputs)
     if entry.sop is not None:
         if not _SOP.match(entry.sop):
-            raise _Wrong(("sop",), "an SOP's name is letters, digits, `_` and `-`")
+            raise _Wrong(("sop",), "a procedure's name is letters, digits, `_` and `-`")
         spec = entry.job_spec
         return SopPayload(
             sop=entry.sop,

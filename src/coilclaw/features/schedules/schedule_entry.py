@@ -56,7 +56,7 @@ def changes(given: Mapping[str, Any], now: datetime) -> dict[str, Json]:
     if given.get("project") is not None:
         made["project"] = given["project"] or None  # an empty name is the workspace
     if given.get("goal") and given.get("sop"):
-        raise UsageError("a run follows either a goal or an SOP.", remedy="Give --goal or --sop.")
+        raise UsageError("a run follows either a goal or a procedure.", remedy="Give --goal or --sop.")
     if given.get("sop"):
         made["sop"] = given["sop"]
     spec = _spec(given)

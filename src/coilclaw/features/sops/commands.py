@@ -46,7 +46,9 @@ def list_sops(as_json: bool) -> None:
         return
     rows = [(file.name, _steps(file), _about(file)) for file in files]
     print_rows(
-        rows, ("sop", "steps", "what it does"), empty="There are no SOPs; `coilclaw docs sops` says how to write one."
+        rows,
+        ("procedure", "steps", "what it does"),
+        empty="There are no procedures; `coilclaw docs sops` says how to write one.",
     )
 
 
@@ -71,7 +73,7 @@ def validate(names: tuple[str, ...], as_json: bool) -> int:
         for fault in file.read.faults:
             tell(f"{one_line(file.name)}: {fault}", err=True)
     if not files and not as_json:
-        print_line("There are no SOPs.")
+        print_line("There are no procedures.")
     return 2 if any(file.read.sop is None for file in files) else 0
 
 
@@ -99,7 +101,7 @@ async def _hand_in(app: "Runtime", procedures: "Procedures", name: str, *, as_js
     from coilclaw.gate.executor import worker_is_running
 
     procedures.load(name)
-    request = Request(goal=f"Run the SOP {name}.", thread_id=thread_of(app, None), channel="cli", sop=name)
+    request = Request(goal=f"Run the procedure {name}.", thread_id=thread_of(app, None), channel="cli", sop=name)
     made = await Background(app).desk().create(request)
     if as_json:
         print_json(summary(made))
@@ -120,7 +122,7 @@ async def _run(app: "Runtime", procedures: "Procedures", name: str, *, as_json: 
         return 5
     begun = await procedures.start(name)
     if not as_json:
-        print_line(f"{begun.run_id}: SOP {file.name}, {_steps(file)}.")
+        print_line(f"{begun.run_id}: procedure {file.name}, {_steps(file)}.")
     if file.labels:
         app.warn(
             f"{name} contains untrusted content ({', '.join(file.labels)}), so its run is tainted. Read it,"
@@ -158,7 +160,7 @@ def status(run_id: str | None, limit: int, as_json: bool) -> None:
         print_json([_summary(each) for each in runs])
         return
     rows = [(each.run_id, each.name, each.state, moment(each.created_at), each.reason) for each in runs]
-    print_rows(rows, ("run", "sop", "state", "started", "reason"), empty="No SOP has been run yet.")
+    print_rows(rows, ("run", "procedure", "state", "started", "reason"), empty="No procedure has been run yet.")
 
 
 @sop.command(short_help="Answer the run's pending approval and continue it here.")

@@ -103,7 +103,7 @@ class RunRecord:
         ensure_thread(tx, self._clock, run.thread_id, channel, title)
         earlier = untrusted_only((*run.inherited, *thread_labels(tx, run.thread_id)))
         run = add_run(tx, self._clock, msgspec.structs.replace(run, sop_json=freeze(sop), inherited=earlier))
-        words = f"Run the SOP {sop.name}:\n{run.sop_json}"  # whole: what stands in it is the owner's own, on cards too
+        words = f"Run the procedure {sop.name}:\n{run.sop_json}"  # whole: it is the owner's own, on cards too
         _say(tx, self._clock, run, "user", words, run.file_label, f"msg_{run.run_id}", {})
         story: dict[str, Json] = {"name": run.name, "file_hash": run.file_hash, "job_id": run.job_id}
         self._event(tx, "sop_started", run.run_id, {**story, "taint": list(earlier)})

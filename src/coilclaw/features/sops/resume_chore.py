@@ -49,7 +49,9 @@ async def _go_on(app: "Runtime", conveyor: "Conveyor", run_id: str, given_up: se
         given_up.add(run_id)
         words = str(error) if isinstance(error, CoilclawError) else f"an unexpected {type(error).__name__}."
         reason = app.redact(f"It could not continue: {words}")
-        app.warn(f"the SOP run {run_id} could not continue: {words} Continue with `coilclaw sop resume {run_id}`.")
+        app.warn(
+            f"the run {run_id} of a procedure could not continue: {words} Continue with `coilclaw sop resume {run_id}`."
+        )
     finally:
         await asyncio.shield(app.db.write(lambda tx: _put_back(app, tx, run_id, reason)))
     return 1

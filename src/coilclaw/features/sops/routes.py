@@ -54,7 +54,7 @@ class SopRoutes(Controller):
     ) -> JobShown:
         """Run a procedure as a job: the worker goes through its steps, and it waits as jobs do."""
         if len(name) > 64 or name not in {each.name for each in sop_runs.sops()}:
-            raise NotThere("such SOP", "See GET /v1/sops.")
+            raise NotThere("such procedure", "See GET /v1/sops.")
         return redacted(core, jobs.shown(await jobs.create(NewJob(sop=name), request_key)))
 
 

@@ -192,7 +192,7 @@ class SopRunner:
         return "waiting"
 
     async def _end(self, run: RunRow, turn: Turn, over: Over) -> None:
-        await self._withdraw(run, "its SOP run has ended")
+        await self._withdraw(run, "its procedure has ended")
         await self._db.write(
             lambda tx: self._record.move(tx, run, turn, "DONE" if over.done else "FAILED", over.reason)
         )
@@ -211,7 +211,7 @@ class SopRunner:
         stage = await (self._turns().go(at) if at.step.kind == "agent" else self._calls.go(at))
         self._reached("sop_step_ended")
         if stage == "settled" and at.step.kind == "agent":
-            await self._withdraw(run, "its SOP step has ended")
+            await self._withdraw(run, "its step of a procedure has ended")
         return stage
 
     async def _withdraw(self, run: RunRow, reason: str) -> None:

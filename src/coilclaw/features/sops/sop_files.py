@@ -39,7 +39,9 @@ class SopBroken(UsageError):
 
     def __init__(self, name: str, faults: Sequence[str]) -> None:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        super().__init__(f"the SOP {name} is invalid: {faults[0]}{more}", remedy=f"See `coilclaw sop validate {name}`.")
+        super().__init__(
+            f"the procedure {name} is invalid: {faults[0]}{more}", remedy=f"See `coilclaw sop validate {name}`."
+        )
         self.faults = tuple(faults)
 
 
@@ -74,14 +76,14 @@ class SopFiles:
         from coilclaw.sandbox.files import read_existing
 
         if "/" in name or name in ("", ".", "..") or "\0" in name:
-            raise UsageError(f"{name!r} is not a valid SOP name.", remedy=did_you_mean(name, self.names()))
+            raise UsageError(f"{name!r} is not a valid name of a procedure.", remedy=did_you_mean(name, self.names()))
         path = f"{FOLDER}/{name}/{FILE}"
         labels = self._app.root.labels.labels_of(path)  # before and after: it may change while it is read
         data = read_existing(self._app.workspace, path, MAX_FILE_BYTES)
         if data is None:
             if not os.path.lexists(self._app.workspace / path):
                 if name not in self.names():
-                    raise UsageError(f"there is no SOP {name!r}.", remedy=did_you_mean(name, self.names()))
+                    raise UsageError(f"there is no procedure {name!r}.", remedy=did_you_mean(name, self.names()))
                 return SopFile(name=name, read=broken(f"{path} does not exist."))
             text = f"{path} is not a regular file of at most {MAX_FILE_BYTES} bytes; links are not followed."
             return SopFile(name=name, read=broken(text))

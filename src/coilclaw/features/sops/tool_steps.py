@@ -63,7 +63,7 @@ class StepCalls:
     def _call(self, at: At) -> tuple[ToolCall | None, tuple[Label, ...]]:
         """The call of a step with the content it asks for; None when that content does not exist."""
         step = at.step
-        why = f"SOP {at.sop.name}, step {step.id}"
+        why = f"procedure {at.sop.name}, step {step.id}"
         if step.kind == "approval":
             before = source_of(at, steps_of_run(self._db.reader, at.run.run_id))
             message = question(at.sop, at.position, before, self._conveyor.redact)

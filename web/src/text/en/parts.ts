@@ -76,6 +76,7 @@ export const parts = {
 
   'lane.A': 'Stays here',
   'lane.B': 'Leaves this machine',
+  'lane.asks': 'Asks a server outside',
   'lane.merges': 'Merges a change',
   'lane.session': 'Leaves its session',
   'lane.C': 'Changes the rules',
@@ -86,6 +87,7 @@ export const parts = {
   'source.schedule': 'Schedule',
   'source.cli': 'Terminal',
   'source.gateway': 'Panel',
+  'source.runtime': 'CoilClaw itself',
   'source.sop': 'Procedure',
   'source.session': 'Coding session',
   'source.mcp': 'MCP client',

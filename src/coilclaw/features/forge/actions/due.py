@@ -104,7 +104,7 @@ def _packet(each: Declared, run: str, at: str, late: int, job_id: str) -> JobPac
     }  # fmt: skip
     payload = each.payload
     sop: dict[str, Json] = {"sop": payload.sop} if isinstance(payload, SopPayload) else {}
-    intent = f"Follow the SOP {payload.sop}." if isinstance(payload, SopPayload) else payload.intent
+    intent = f"Follow the procedure {payload.sop}." if isinstance(payload, SopPayload) else payload.intent
     return JobPacket(
         job_id=job_id,
         intent=intent,

@@ -32,7 +32,7 @@ _OPTIONS = (
     click.option("--at", metavar="TIME", help="Or once: 2026-12-01T09:00, in the zone's local time."),
     click.option("--timezone", metavar="ZONE", help="The IANA zone, such as Europe/Berlin."),
     click.option("--goal", metavar="TEXT", help="What each run should do."),
-    click.option("--sop", metavar="NAME", help="Or the SOP that each run follows."),
+    click.option("--sop", metavar="NAME", help="Or the procedure that each run follows."),
     click.option(
         "--tool",
         "tools",
