@@ -246,12 +246,12 @@ def test_a_file_that_moves_to_the_next_folder_changes_the_hash(tmp_path):
 )
 @pytest.mark.parametrize("first", [True, False])
 def test_what_the_kernel_makes_up_and_nul_bytes_are_no_program(word, first):
-    with pytest.raises(UsageError, match="not a file that a program can be made of"):
+    with pytest.raises(UsageError, match="not a file that can be run as a program"):
         find_program((word,) if first else ("sh", word), PATH)
 
 
 def test_a_link_into_proc_is_no_program(tmp_path):
     (tmp_path / "link").symlink_to("/proc/self/cwd")
     (tmp_path / "file").symlink_to("/proc/self/status")
-    with pytest.raises(UsageError, match="not a file that a program can be made of"):
+    with pytest.raises(UsageError, match="not a file that can be run as a program"):
         find_program(("sh", str(tmp_path / "file")), PATH)
