@@ -60,6 +60,8 @@ describe('a transcript', () => {
     const shown = (verdict: 'allow' | 'ask', result: Message | null = null): ShownCall => ({ call: { ...call, verdict }, result, outcome: null, plan: null });
     const output = { text: 'step 1', length: 6 };
     expect(isRunning(shown('allow'), 'APPROVED', undefined)).toBe(true);
+    expect(isRunning(shown('allow'), 'PENDING', undefined)).toBe(true);
+    expect(isRunning(shown('ask'), 'PENDING', undefined)).toBe(false);
     expect(isRunning(shown('ask'), 'APPROVED', undefined)).toBe(false);
     expect(isRunning(shown('ask'), 'APPROVED', output)).toBe(true);
     expect(isRunning(shown('allow', mail[2] as Message), 'APPROVED', output)).toBe(false);

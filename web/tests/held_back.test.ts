@@ -39,6 +39,12 @@ test('calls that wait together are those nobody has answered', () => {
   expect(waitingOf(calls, (id) => (id === 'a' ? 'APPROVED' : null))).toHaveLength(1);
 });
 
+test('a call that the gate allows or denies asks nobody in the moment before it runs or is refused', () => {
+  const pending = { ...send, status: 'PENDING' as const };
+  const [said] = transcript([saying({ ...pending, action_id: 'a', verdict: 'allow' }, { ...pending, action_id: 'b', verdict: 'deny' }, { ...pending, action_id: 'c' })]);
+  expect(waitingOf((said as Said).calls, () => null).map(({ call }) => call.action_id)).toEqual(['c']);
+});
+
 describe('in a conversation', () => {
   let server: FakeServer;
   let panel: Panel;

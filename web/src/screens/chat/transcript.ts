@@ -104,9 +104,14 @@ export function isHeldBack(call: Call): boolean {
   return call.action_id !== null && call.status === 'REJECTED' && call.verdict === 'deny' && call.code === 'POLICY_BLOCKED_UNTRUSTED_TURN';
 }
 
+/** Whether the owner is asked: what is allowed or denied is pending for a moment too, before it runs or is refused. */
+export function isAsked(call: Call, status: ActionStatus | null): boolean {
+  return call.action_id !== null && status === 'PENDING' && call.verdict === 'ask';
+}
+
 /** Calls of one answer that wait for the owner together. */
 export function waitingOf(calls: readonly ShownCall[], statusOf: (id: string) => ActionStatus | null): ShownCall[] {
-  return calls.filter(({ call }) => call.action_id !== null && (statusOf(call.action_id) ?? call.status) === 'PENDING');
+  return calls.filter(({ call }) => isAsked(call, (call.action_id && statusOf(call.action_id)) || call.status));
 }
 
 /** The runtime names an outcome by its tool and its action, which must be the one that the message is about. */
@@ -125,7 +130,8 @@ export function yieldOf(shown: ShownCall): { message: Message; words: string } |
 
 /** Whether it runs: what the gate allowed waits for nobody, and what the owner allowed runs once it has written something. */
 export function isRunning(shown: ShownCall, status: ActionStatus | null, output: Output | undefined): boolean {
-  return status === 'APPROVED' && !yieldOf(shown) && (shown.call.verdict === 'allow' || output !== undefined);
+  if (yieldOf(shown)) return false;
+  return shown.call.verdict === 'allow' ? status === 'APPROVED' || status === 'PENDING' : status === 'APPROVED' && output !== undefined;
 }
 
 /** What tells most about a call, in this order. */
