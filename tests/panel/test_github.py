@@ -49,6 +49,7 @@ def test_a_pull_request_leads_to_its_page_and_the_list_tells_how_both_sides_stan
     for _ in range(200):  # it stands there after the next look, of which the page hears when it is read again
         if there.pulls and link.count():
             break
+        w.page.wait_for_timeout(1500)  # a device has 1200 requests a minute, and each reading takes some twenty
         w.page.reload()
         w.sees("It is merged when you approve it, and not before.")
     assert link.get_attribute("href") == f"{there.base_url}/owner/bot/pull/1"
